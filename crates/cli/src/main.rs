@@ -1,0 +1,2 @@
+//! The runcue binary.
+fn main() {}
