@@ -1,1 +1,160 @@
-//! placeholder
+//! What a store is: the [`Store`] trait, its requests, replies and errors; the [`machine`] that every
+//! embedded store runs; and the memory store, which is the machine over plain maps.
+//!
+//! A store is a set of semantic, atomic operations. Each takes `now` from the caller and many jobs in
+//! one call. Decisions come from `runcue_core`; a store only makes them durable.
+//!
+//! What a store must keep:
+//! - a reply is given only when its change is durable in the store's named mode;
+//! - claim and services are one atomic step: no job is ever handed out beyond a limit and put back;
+//! - a write under a lease that is no longer held changes nothing and says so;
+//! - dependents are resolved in the same step that ends their prerequisite;
+//! - events are numbered in the order of the changes they tell of.
+
+pub mod error;
+pub mod machine;
+pub mod memory;
+pub mod reply;
+pub mod request;
+pub mod tables;
+
+use async_trait::async_trait;
+use runcue_core::why::Reason;
+use runcue_core::{
+    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ServiceSpec, TaskSpec, Timestamp, WorkerId,
+};
+
+pub use error::StoreError;
+pub use memory::MemoryStore;
+pub use reply::{
+    Candidate, Claimed, Counts, Extended, Finished, GroupInfo, LogChunk, LogStream, Page, Pruned,
+    QueueInfo, Reaped, ServiceInfo, Stats, Submitted, WorkerInfo,
+};
+pub use request::{
+    ClaimRequest, Extend, Finish, Keep, ListRequest, Outcome, Retention, SubmitBatch, WorkerSpec,
+};
+
+/// What every operation answers.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// A durable queue. See the crate's documentation for what every implementation must keep.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Accepts a batch whole or refuses it whole, naming the job and the fix. Jobs may depend on jobs of
+    /// the same batch in any order. A job whose id is known already, or whose idempotency key is taken by
+    /// a live or completed job, is answered with the one that is there.
+    async fn submit(&self, now: Timestamp, batch: SubmitBatch) -> Result<Vec<Submitted>>;
+
+    /// Hands out up to `max` jobs that may run now, each under a lease, with its services taken. Jobs
+    /// whose time has come are promoted first.
+    async fn claim(&self, now: Timestamp, request: ClaimRequest) -> Result<Claimed>;
+
+    /// Jobs that a claim could take now, for a caller that wants to choose among them by score and then
+    /// claim them by id.
+    async fn candidates(&self, now: Timestamp, request: ClaimRequest) -> Result<Vec<Candidate>>;
+
+    /// Heartbeats: extends leases, notes that a job has begun, takes progress, and tells of cancel
+    /// requests and lost leases. One answer per entry.
+    async fn extend(&self, now: Timestamp, leases: Vec<Extend>) -> Result<Vec<Extended>>;
+
+    /// Ends attempts: resolves dependents, frees services, moves breakers, writes events. One answer
+    /// per entry.
+    async fn finish(&self, now: Timestamp, ends: Vec<Finish>) -> Result<Vec<Finished>>;
+
+    /// Takes back the jobs whose lease has lapsed or whose worker is among the gone, and ends queued jobs
+    /// whose deadline has passed.
+    async fn reap(&self, now: Timestamp, gone: Vec<WorkerId>) -> Result<Reaped>;
+
+    /// Withdraws jobs: queued ones at once, running ones by asking them to stop. With `cascade` their
+    /// dependents are withdrawn too, otherwise those fail. Answers how many jobs it changed.
+    async fn cancel(&self, now: Timestamp, filter: JobFilter, cascade: bool) -> Result<u64>;
+
+    /// Sends failed, cancelled and quarantined jobs round again, together with the dependents that
+    /// failed only because of them. Answers how many.
+    async fn retry(&self, now: Timestamp, filter: JobFilter) -> Result<u64>;
+
+    /// Pauses or resumes a group; running jobs finish. Answers whether that changed anything.
+    async fn set_group_paused(
+        &self,
+        now: Timestamp,
+        group: GroupName,
+        paused: bool,
+    ) -> Result<bool>;
+
+    /// Defines queues: their caps and pauses.
+    async fn upsert_queues(&self, now: Timestamp, queues: Vec<QueueSpec>) -> Result<()>;
+
+    /// Defines services or changes their limits while they are in use.
+    async fn upsert_services(&self, now: Timestamp, services: Vec<ServiceSpec>) -> Result<()>;
+
+    /// Stores task definitions with the queue.
+    async fn upsert_tasks(&self, now: Timestamp, tasks: Vec<TaskSpec>) -> Result<()>;
+
+    /// Makes a worker instance known, or alive again.
+    async fn upsert_worker(&self, now: Timestamp, worker: WorkerSpec) -> Result<()>;
+
+    /// A worker instance says goodbye.
+    async fn remove_worker(&self, now: Timestamp, worker: WorkerId) -> Result<()>;
+
+    /// Worker instances of this machine that are known to be gone, without waiting for their leases. Only
+    /// a store that can tell for certain answers anything.
+    async fn gone_workers(&self) -> Result<Vec<WorkerId>>;
+
+    /// Keeps output of running jobs, bounded per job; the oldest goes first.
+    async fn append_logs(&self, now: Timestamp, chunks: Vec<LogChunk>) -> Result<()>;
+
+    /// Deletes what retention no longer keeps, or with `dry_run` only counts it.
+    async fn prune(&self, now: Timestamp, retention: Retention, dry_run: bool) -> Result<Pruned>;
+
+    /// Jobs by id, in the order asked, nothing where there is none.
+    async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<Job>>>;
+
+    /// Jobs by filter, newest first, page by page.
+    async fn list(&self, request: ListRequest) -> Result<Page<Job>>;
+
+    /// Counts of everything, without looking at every job.
+    async fn stats(&self, now: Timestamp) -> Result<Stats>;
+
+    /// Why a job waits, most important reason first.
+    async fn why(&self, now: Timestamp, id: JobId) -> Result<Vec<Reason>>;
+
+    /// Every group with its counts.
+    async fn groups(&self) -> Result<Vec<GroupInfo>>;
+
+    /// Every queue with its cap and depth.
+    async fn queues(&self) -> Result<Vec<QueueInfo>>;
+
+    /// Every service with its use.
+    async fn services(&self, now: Timestamp) -> Result<Vec<ServiceInfo>>;
+
+    /// Every task definition.
+    async fn tasks(&self) -> Result<Vec<TaskSpec>>;
+
+    /// Every known worker instance.
+    async fn workers(&self) -> Result<Vec<WorkerInfo>>;
+
+    /// Events after a number, oldest first, at most so many.
+    async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>>;
+
+    /// The number of the latest event.
+    async fn last_event(&self) -> Result<u64>;
+
+    /// A job's kept output after a chunk number, oldest first.
+    async fn logs(&self, id: JobId, after: u64) -> Result<Vec<LogChunk>>;
+
+    /// The dependents and prerequisites of a job: (prerequisites, dependents).
+    async fn relatives(&self, id: JobId) -> Result<(Vec<JobId>, Vec<JobId>)>;
+
+    /// Waits until something has changed since the last return, here or in another process. May return
+    /// for no reason; never misses a change for more than its slow poll.
+    async fn changed(&self);
+
+    /// A word for the durability mode, for every figure that is published.
+    fn durability(&self) -> &'static str;
+
+    /// Checks that stored data agrees with itself; answers what does not, in words.
+    async fn check(&self, now: Timestamp) -> Result<Vec<String>>;
+
+    /// Makes everything durable and stops background work. The store is not used afterwards.
+    async fn close(&self) -> Result<()>;
+}

@@ -1,0 +1,331 @@
+//! One pass of a claim over the board: picks, in the order of their turns, of jobs that may run now.
+//! Within a pass room only shrinks, so what was closed once is not looked at again.
+
+use super::*;
+use crate::capability::Capabilities;
+use crate::filter::ClaimFilter;
+
+/// What one claim has seen so far.
+#[derive(Debug)]
+pub struct Pass {
+    now: Timestamp,
+    filter: ClaimFilter,
+    offers: Option<Capabilities>,
+    /// Groups up to here have nothing for this pass.
+    cursor: Option<Place>,
+    closed: Vec<Option<bool>>,
+    reserved: HashSet<usize>,
+    wake: Option<Timestamp>,
+    /// Heads to use instead, for claims that want no more than a priority.
+    instead: Option<HashMap<LaneId, Option<Head>>>,
+    probed: bool,
+}
+
+impl Pass {
+    /// The earliest instant at which something that was closed to this pass may open by itself.
+    pub fn wake(&self) -> Option<Timestamp> {
+        self.wake
+    }
+
+    fn wake_at(&mut self, at: Option<Timestamp>) {
+        if let Some(at) = at {
+            self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+        }
+    }
+}
+
+/// A job that may be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// Its lane.
+    pub lane: LaneId,
+    /// The job.
+    pub head: Head,
+}
+
+impl Board {
+    /// Begins a pass. The lanes that [`Board::take_hungry`] names must have been filled.
+    pub fn begin(
+        &mut self,
+        now: Timestamp,
+        filter: &ClaimFilter,
+        offers: Option<&Capabilities>,
+    ) -> Pass {
+        self.unpark_due(now);
+        for service in &mut self.services {
+            service.advance(now);
+        }
+        Pass {
+            now,
+            filter: filter.clone(),
+            offers: offers.cloned(),
+            cursor: None,
+            closed: vec![None; self.gates.len()],
+            reserved: HashSet::new(),
+            wake: self.next_unpark(),
+            instead: None,
+            probed: false,
+        }
+    }
+
+    /// For a claim that wants no more than a priority: the lanes whose head is above it. The store looks
+    /// up what stands below and passes it to [`Board::use_instead`].
+    pub fn lanes_above(&self, priority: i32) -> Vec<LaneId> {
+        let above = |lane: &Lane| lane.heads.front().is_some_and(|head| head.priority > priority);
+        self.lanes.iter().filter(|(_, lane)| above(lane)).map(|(id, _)| *id).collect()
+    }
+
+    /// Uses other heads for some lanes in this pass.
+    pub fn use_instead(&self, pass: &mut Pass, heads: HashMap<LaneId, Option<Head>>) {
+        pass.instead = Some(heads);
+    }
+
+    /// The next job that may run, or nothing if there is none.
+    pub fn next(&mut self, pass: &mut Pass) -> Option<Pick> {
+        if !pass.probed {
+            if let Some(pick) = self.probe(pass) {
+                return Some(pick);
+            }
+            pass.probed = true;
+        }
+        loop {
+            let place = self.next_place(pass)?;
+            let group = place.2;
+            if !self.groups[group].paused
+                && let Some(pick) = self.best_of(pass, group)
+            {
+                return Some(pick);
+            }
+            // Parking lanes may have moved the group; past its old place nothing of it is left.
+            pass.cursor = Some(place);
+        }
+    }
+
+    /// The row of a pick is the claimer's: takes its services, counts it, and moves its group back.
+    pub fn taken(&mut self, pick: &Pick, job: JobId, token: Token, at: Timestamp, now: Timestamp) {
+        self.remove(pick.lane, pick.head.seq);
+        self.set_served(token);
+        let Some(lane) = self.lanes.get(&pick.lane) else { return };
+        let (key, index) = (lane.key.clone(), lane.group);
+        self.acquire(job, &key, pick.head.units.as_deref(), at, now);
+        self.groups[index].turn = token.0 * 2 + 1;
+        self.place(index);
+    }
+
+    /// The lanes that a pass would look at, best first within each group: what a scored claim may choose from.
+    pub fn open_lanes(&mut self, pass: &mut Pass) -> Vec<LaneId> {
+        let groups: Vec<usize> = self.order.iter().map(|(_, _, group)| *group).collect();
+        let mut open = Vec::new();
+        for group in groups {
+            if self.groups[group].paused {
+                continue;
+            }
+            let gates: Vec<usize> =
+                self.groups[group].best.iter().map(|(_, _, gate)| *gate).collect();
+            for gate in gates {
+                if self.is_open(pass, gate) {
+                    let ranks = &self.groups[group].gates[&gate];
+                    open.extend(ranks.iter().map(|(_, _, lane)| *lane));
+                }
+            }
+        }
+        open
+    }
+
+    /// Whether a lane's gate is open to a pass and its group is not paused.
+    pub fn admits(&mut self, pass: &mut Pass, lane: LaneId) -> bool {
+        let Some((gate, group)) = self.lanes.get(&lane).map(|lane| (lane.gate, lane.group)) else {
+            return false;
+        };
+        !self.groups[group].paused
+            && self.is_wanted(pass, gate)
+            && self.closed_by(pass, gate).is_none()
+    }
+
+    fn next_place(&self, pass: &Pass) -> Option<Place> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = pass.cursor.map_or(Unbounded, Excluded);
+        self.order.range((from, Unbounded)).next().copied()
+    }
+
+    /// A service whose breaker wants a probe gets the best job that waits for it, whatever its group.
+    fn probe(&mut self, pass: &mut Pass) -> Option<Pick> {
+        let wanting: Vec<usize> = (0..self.services.len())
+            .filter(|n| self.services[*n].breaker.wants_probe(pass.now))
+            .collect();
+        for service in wanting {
+            let mut lanes: Vec<(Reverse<i32>, Seq, LaneId)> = Vec::new();
+            for group in self.groups.iter().filter(|group| !group.paused) {
+                let gates = group
+                    .gates
+                    .iter()
+                    .filter(|(gate, _)| self.gates[**gate].services.contains(&service));
+                lanes.extend(gates.flat_map(|(_, ranks)| ranks.iter().copied()));
+            }
+            lanes.sort();
+            for (_, _, id) in lanes {
+                let Some((gate, head)) = self.head(pass, id).map(|(lane, head)| (lane.gate, head))
+                else {
+                    continue;
+                };
+                if self.is_wanted(pass, gate)
+                    && self.closed_by(pass, gate).is_none()
+                    && self.fits(id, &head, pass.now).is_none()
+                {
+                    return Some(Pick { lane: id, head });
+                }
+            }
+        }
+        None
+    }
+
+    fn best_of(&mut self, pass: &mut Pass, group: usize) -> Option<Pick> {
+        if pass.instead.is_some() {
+            return self.best_by_search(pass, group);
+        }
+        let mut from = None;
+        loop {
+            use std::ops::Bound::{Excluded, Unbounded};
+            let after = from.map_or(Unbounded, Excluded);
+            let best = *self.groups[group].best.range((after, Unbounded)).next()?;
+            from = Some(best);
+            let gate = best.2;
+            if self.is_open(pass, gate)
+                && let Some(pick) = self.best_behind(pass, group, gate)
+            {
+                // Lanes parked on the way may leave a better head behind another gate.
+                let rank = (Reverse(pick.head.priority), pick.head.seq, gate);
+                let better = self.groups[group].best.range((Excluded(best), Excluded(rank))).next();
+                if better.is_none() {
+                    return Some(pick);
+                }
+            }
+        }
+    }
+
+    fn best_behind(&mut self, pass: &mut Pass, group: usize, gate: usize) -> Option<Pick> {
+        loop {
+            let (_, _, id) = *self.groups[group].gates.get(&gate)?.first()?;
+            let head = self.lanes[&id].heads.front()?.clone();
+            match self.fits(id, &head, pass.now) {
+                None => return Some(Pick { lane: id, head }),
+                Some((_, block)) if block.is_of_key() => {
+                    pass.wake_at(block.until());
+                    self.park(id, block.until());
+                }
+                Some((service, block)) => {
+                    self.reserve(pass, gate, service, block);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn best_by_search(&mut self, pass: &mut Pass, group: usize) -> Option<Pick> {
+        let mut lanes: Vec<(Reverse<i32>, Seq, LaneId)> = Vec::new();
+        for ranks in self.groups[group].gates.values() {
+            for (_, _, id) in ranks {
+                if let Some((_, head)) = self.head(pass, *id) {
+                    lanes.push((Reverse(head.priority), head.seq, *id));
+                }
+            }
+        }
+        lanes.sort();
+        for (_, _, id) in lanes {
+            let gate = self.lanes[&id].gate;
+            if !self.is_open(pass, gate) {
+                continue;
+            }
+            let Some((_, head)) = self.head(pass, id) else { continue };
+            match self.fits(id, &head, pass.now) {
+                None => {
+                    if let Some(instead) = &mut pass.instead {
+                        instead.insert(id, None);
+                    }
+                    return Some(Pick { lane: id, head });
+                }
+                Some((_, block)) if block.is_of_key() => pass.wake_at(block.until()),
+                Some((service, block)) => self.reserve(pass, gate, service, block),
+            }
+        }
+        None
+    }
+
+    /// The head of a lane as this pass sees it.
+    fn head(&self, pass: &Pass, id: LaneId) -> Option<(&Lane, Head)> {
+        let lane = self.lanes.get(&id)?;
+        let head = match pass.instead.as_ref().and_then(|instead| instead.get(&id)) {
+            Some(other) => other.clone()?,
+            None => lane.heads.front()?.clone(),
+        };
+        let wanted = pass.filter.max_priority.is_none_or(|max| head.priority <= max);
+        wanted.then_some((lane, head))
+    }
+
+    /// The job whose turn it is needs more of a rate than is left: what is left is kept for it.
+    fn reserve(&self, pass: &mut Pass, gate: usize, service: usize, block: Block) {
+        pass.wake_at(block.until());
+        // A job that can never fit must not keep the rest waiting for ever.
+        if matches!(block, Block::Rated { until: Some(_), some_room: true }) {
+            pass.reserved.insert(service);
+            pass.closed.fill(None);
+        }
+        pass.closed[gate] = Some(true);
+    }
+
+    fn is_open(&self, pass: &mut Pass, gate: usize) -> bool {
+        if gate >= pass.closed.len() {
+            pass.closed.resize(gate + 1, None);
+        }
+        if pass.closed[gate] == Some(true) {
+            return false;
+        }
+        if pass.closed[gate].is_none() && !self.is_wanted(pass, gate) {
+            pass.closed[gate] = Some(true);
+            return false;
+        }
+        let closed = self.closed_by(pass, gate);
+        let probes = self.gates[gate]
+            .services
+            .iter()
+            .any(|n| self.services[*n].breaker.wants_probe(pass.now));
+        if let Some(block) = closed {
+            pass.wake_at(block.until());
+        }
+        pass.closed[gate] = Some(closed.is_some() || probes);
+        pass.closed[gate] == Some(false)
+    }
+
+    fn is_wanted(&self, pass: &Pass, gate: usize) -> bool {
+        let key = &self.gates[gate].key;
+        pass.filter.wants(key)
+            && !self.paused_queues.contains(&key.queue)
+            && pass.offers.as_ref().is_none_or(|offers| offers.meet(&key.requires))
+    }
+
+    fn closed_by(&self, pass: &Pass, gate: usize) -> Option<Block> {
+        self.gates[gate].services.iter().find_map(|n| {
+            if pass.reserved.contains(n) {
+                return Some(Block::Rated { until: None, some_room: true });
+            }
+            self.services[*n].blocked_for_all(pass.now)
+        })
+    }
+
+    fn fits(&self, id: LaneId, head: &Head, now: Timestamp) -> Option<(usize, Block)> {
+        let lane = &self.lanes[&id];
+        if lane.key.key.is_none() && head.units.is_none() {
+            return None;
+        }
+        let names = lane.key.services.iter().enumerate();
+        names
+            .filter_map(|(n, name)| {
+                let index = *self.service_index.get(name)?;
+                let block =
+                    self.services[index].blocked(lane.key.key.as_ref(), head.units(n), now)?;
+                Some((index, block))
+            })
+            // A block by key parks only this lane, so a block for all is the one to act on.
+            .max_by_key(|(_, block)| !block.is_of_key())
+    }
+}

@@ -1,0 +1,3 @@
+//! placeholder
+/// The memory store.
+pub struct MemoryStore;
