@@ -303,6 +303,8 @@ pub struct Life {
     pub crashes: u32,
     /// When it was submitted.
     pub created_at: Timestamp,
+    /// When it last joined the queue: when it was submitted, or sent round again by a person.
+    pub queued_at: Timestamp,
     /// When the latest attempt started.
     pub started_at: Option<Timestamp>,
     /// When it reached its final state.
@@ -330,6 +332,7 @@ impl Life {
             earlier_attempts: 0,
             crashes: 0,
             created_at: now,
+            queued_at: now,
             started_at: None,
             finished_at: None,
             last_error: None,
@@ -339,6 +342,19 @@ impl Life {
             result_key: None,
             progress: None,
         }
+    }
+}
+
+impl Life {
+    /// The instant at which the job, if it still waits then, is given up.
+    pub fn deadline(&self, spec: &JobSpec) -> Option<Timestamp> {
+        let State::Queued(wait) = self.state else { return None };
+        let unmet = match wait {
+            Wait::Prerequisites(_) => spec.dependency_timeout.map(|span| self.queued_at.plus(span)),
+            _ => None,
+        };
+        let unstarted = if self.attempt == 0 { spec.expires_at } else { None };
+        unmet.into_iter().chain(unstarted).min()
     }
 }
 

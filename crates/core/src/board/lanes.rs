@@ -38,10 +38,8 @@ impl Board {
     pub fn forget_heads(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.heads.clear();
-            if !lane.more || lane.rank.is_some() {
-                self.hungry.push(id);
-            }
             lane.more = true;
+            self.hungry.push(id);
             self.rank(id);
         }
     }
@@ -100,6 +98,11 @@ impl Board {
         if place == 0 {
             self.rank(id);
         }
+    }
+
+    /// The oldest job at the head of a lane.
+    pub fn oldest_head(&self) -> Option<Seq> {
+        self.lanes.values().filter_map(|lane| lane.heads.front()).map(|head| head.seq).min()
     }
 
     /// Gives a lane and its group their places anew.
