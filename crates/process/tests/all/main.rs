@@ -1,0 +1,5 @@
+//! The crate as its callers see it, against real processes. Linux only where it looks at them through `/proc`.
+#![cfg(target_os = "linux")]
+
+mod run;
+mod sight;
