@@ -6,10 +6,12 @@
 //!
 //! - [`run`](run()) runs one [`CommandSpec`] within [`Limits`] and captures the tail of its output.
 //! - [`progress`] is the line protocol by which a command may report back.
+//! - [`Guard`] makes sure that nothing outlives us when we are killed with SIGKILL.
 //! - [`signal`] asks and tells processes things.
 
 pub mod capture;
 pub mod command;
+pub mod guard;
 pub mod progress;
 pub mod run;
 pub mod signal;
@@ -19,6 +21,7 @@ mod group;
 
 pub use capture::Captured;
 pub use command::CommandSpec;
+pub use guard::Guard;
 pub use progress::Line;
 pub use run::{Exit, Finished, Limits, Output, Stream, run};
 pub use spawn::SpawnError;

@@ -129,7 +129,8 @@ pub struct Finished {
 ///
 /// On timeout or cancellation the whole process group gets SIGTERM, and SIGKILL after the grace. When the command
 /// itself has ended, what is left of its group is killed, after a short wait for output that is still to come. A
-/// descendant that moved to a session of its own is not in the group; it cannot hold us up, but it lives on. Dropping the future kills the group at once.
+/// descendant that moved to a session of its own is not in the group; it cannot hold us up, but it lives on until
+/// the [`Guard`](crate::Guard) sweeps. Dropping the future kills the group at once.
 ///
 /// # Errors
 /// The command could not be started; see [`SpawnError`].
