@@ -59,6 +59,19 @@ impl Group {
         }
     }
 
+    /// Whether the child has ended, without waiting and without reaping it.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        #[cfg(unix)]
+        {
+            use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+            let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+            pid.is_none_or(|pid| !matches!(waitid(WaitId::Pid(pid), peek), Ok(None)))
+        }
+        #[cfg(not(unix))]
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Asks the whole group to end. There is no gentle way on Windows, where only the child itself is ended.
     pub(crate) fn terminate(&mut self) {
         if cfg!(unix) {
