@@ -268,6 +268,18 @@ async fn large_requests_and_replies_pass_and_larger_ones_are_refused() {
     assert!(matches!(refused, Err(PoolError::TooLarge { .. })));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_calls_than_workers_wait_their_turn_from_any_task() {
+    let pool = std::sync::Arc::new(pool(2));
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let pool = std::sync::Arc::clone(&pool);
+        calls.spawn(async move { pid(&pool).await });
+    }
+    let pids: BTreeSet<u32> = calls.join_all().await.into_iter().collect();
+    assert!(pids.len() <= 2, "{pids:?}");
+}
+
 #[tokio::test]
 async fn a_missing_worker_program_is_named() {
     let pool = ProcessPool::new(CommandSpec::new(["no-such-worker"]), 1, LONG);

@@ -169,12 +169,16 @@ async fn a_grandchild_that_let_go_of_the_pipe_is_killed_as_well() {
 
 #[tokio::test]
 async fn a_grandchild_in_another_session_does_not_hang_us() {
-    let spec = sh("setsid sh -c 'echo pid $$; exec sleep 1000' & read x < /dev/null; sleep 0.2");
+    let dir = tempfile::tempdir().unwrap();
+    let spec = sh("setsid sh -c 'echo pid $$; : > ready; exec sleep 1000' & \
+         until [ -e ready ]; do sleep 0.01; done")
+    .with_cwd(dir.path());
     let done = finish(&spec, &limits()).await;
+    assert_eq!(done.exit, Exit::Code(0));
     assert!(done.duration < Duration::from_secs(5));
-    for pid in pids(&done.stdout.text) {
-        runcue_process::signal::kill(pid).unwrap();
-    }
+    let pids = pids(&done.stdout.text);
+    assert!(runs(pids[0]), "out of reach of the group, as documented");
+    runcue_process::signal::kill(pids[0]).unwrap();
 }
 
 #[tokio::test]

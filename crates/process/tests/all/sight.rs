@@ -11,7 +11,11 @@ pub fn runs(pid: u32) -> bool {
         return false;
     };
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
-    !matches!(state, Some(b'Z' | b'X') | None)
+    if !matches!(state, Some(b'Z' | b'X') | None) {
+        return true;
+    }
+    // The main thread may have ended before the others, and the process ends with the last of them.
+    std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1)
 }
 
 /// Looks until it is so, or fails the test.
