@@ -195,8 +195,10 @@ impl Board {
             {
                 // Lanes parked on the way may leave a better head behind another gate.
                 let rank = (Reverse(pick.head.priority), pick.head.seq, gate);
-                let better = self.groups[group].best.range((Excluded(best), Excluded(rank))).next();
-                if better.is_none() {
+                let best_left = &self.groups[group].best;
+                let better = rank > best
+                    && best_left.range((Excluded(best), Excluded(rank))).next().is_some();
+                if !better {
                     return Some(pick);
                 }
             }
