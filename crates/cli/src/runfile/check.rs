@@ -100,7 +100,7 @@ fn job_templates(sections: &Sections, jobs: &[JobDef], family: &Family, problems
         .collect();
     for job in &jobs[family.jobs.clone()] {
         let view = view(job);
-        let missing = wanted.iter().find(|(_, name)| view.value(name).is_none());
+        let missing = wanted.iter().find(|(_, name)| !view.has(name));
         if let Some((field, name)) = missing {
             problems.add(family.line, &family.place, missing_value(job, field, name));
             return;
@@ -129,7 +129,7 @@ fn missing_value(job: &JobDef, field: &str, name: &str) -> String {
         return format!("{of_task} has {{{name}}}, but the job has no {name}; add {name}: …");
     }
     let view = view(job);
-    let fields = NAMES.iter().filter(|name| view.value(name).is_some());
+    let fields = NAMES.iter().filter(|name| view.has(name));
     let params = job
         .params
         .as_object()

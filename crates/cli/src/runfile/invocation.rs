@@ -46,17 +46,34 @@ impl JobView<'_> {
             _ => param(self.params, name),
         }
     }
+
+    /// Whether a placeholder stands for anything.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        match name {
+            "id" | "task" | "attempt" => true,
+            "queue" => self.queue.is_some(),
+            "group" => self.group.is_some(),
+            "target" => self.target.is_some(),
+            _ => name == "params" || find(self.params, name).is_some(),
+        }
+    }
 }
 
 /// `params.a.b`, or `a` for the top level.
 pub(crate) fn param(params: &Value, name: &str) -> Option<String> {
-    let path = match name.strip_prefix("params.") {
-        Some(path) => path,
-        None if name == "params" => return Some(params.to_string()),
-        None => return params.get(name).map(text_of),
+    if name == "params" {
+        return Some(params.to_string());
+    }
+    find(params, name).map(text_of)
+}
+
+fn find<'a>(params: &'a Value, name: &str) -> Option<&'a Value> {
+    let Some(path) = name.strip_prefix("params.") else {
+        return params.get(name);
     };
     if let Some(value) = params.get(path) {
-        return Some(text_of(value));
+        return Some(value);
     }
     let mut value = params;
     for step in path.split('.') {
@@ -65,7 +82,7 @@ pub(crate) fn param(params: &Value, name: &str) -> Option<String> {
             _ => value.get(step)?,
         };
     }
-    Some(text_of(value))
+    Some(value)
 }
 
 /// Text as it is, other values as JSON; nothing for null.

@@ -42,6 +42,10 @@ pub(crate) struct Scanner {
     escaped: bool,
     dollar: bool,
     heredoc: bool,
+    /// Something came up that this scanner does not follow; no value is safe from here on.
+    doubtful: bool,
+    /// The letters just before, to see the word `case`.
+    word: String,
     previous: char,
     started: bool,
 }
@@ -60,6 +64,7 @@ impl Scanner {
     /// Notes that a value stands here: a word has begun.
     pub(crate) fn read_value(&mut self) {
         self.previous = 'x';
+        self.word.clear();
         self.started = true;
         self.dollar = false;
     }
@@ -74,6 +79,10 @@ impl Scanner {
             return Err(refused("after a here-document (<<)", advice));
         }
         let advice = "pass it through env and use the variable";
+        if self.doubtful {
+            let place = "after $'…', quotes in ${…}, or case in (…)";
+            return Err(refused(place, advice));
+        }
         match self.levels.last() {
             None | Some(Level::Commands) => Ok(Context::Bare),
             Some(Level::Double) => Ok(Context::DoubleQuotes),
@@ -111,11 +120,27 @@ impl Scanner {
 
     /// A character outside quotes.
     fn code(&mut self, c: char, next: Option<char>, after_dollar: bool, level: Option<Level>) {
+        if c.is_alphanumeric() || c == '_' {
+            self.word.push(c);
+        } else if std::mem::take(&mut self.word) == "case" && level == Some(Level::Commands) {
+            // The `)` of its patterns would look like the end of the commands.
+            self.doubtful = true;
+        }
         let commands = matches!(level, None | Some(Level::Commands));
         match c {
-            '\'' => self.levels.push(Level::Single),
-            '"' => self.levels.push(Level::Double),
+            '\'' => {
+                self.doubtful |= after_dollar || level == Some(Level::Parameter);
+                self.levels.push(Level::Single);
+            }
+            '"' => {
+                self.doubtful |= level == Some(Level::Parameter);
+                self.levels.push(Level::Double);
+            }
             '#' if commands && self.at_word_start() => self.levels.push(Level::Comment),
+            // `((` is arithmetic in bash.
+            '(' if commands && !after_dollar && (next == Some('(') || self.previous == '(') => {
+                self.levels.push(Level::Arithmetic);
+            }
             '(' if commands && !after_dollar => self.levels.push(Level::Commands),
             '<' if commands && self.previous == '<' => self.heredoc = true,
             _ => self.expansion(c, next, after_dollar),
@@ -203,6 +228,10 @@ mod tests {
             "\\",
             "$",
             "a <<E\n",
+            "$'a\\'",
+            "\"$(case y in a) ",
+            "((",
+            "${x:-'}' ",
         ] {
             assert!(at(refused).is_err(), "{refused}");
         }

@@ -1,5 +1,6 @@
 //! What a job is expanded over: a list, files, the axes of a grid.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -7,6 +8,9 @@ use serde_json::Value;
 use super::super::error::Problems;
 use super::super::glob;
 use super::super::read::{Axis, AxisValue, JobEntry};
+
+/// A placeholder with its value in one job.
+pub(super) type Bound<'a> = (&'a str, Cow<'a, AxisValue>);
 
 /// Names that take values together: `item` alone, `item`, `name` and `stem` of a file, or one axis.
 pub(super) enum Group<'a> {
@@ -26,19 +30,20 @@ impl Group<'_> {
     }
 
     /// The placeholders it gives; the first is what ids are made of.
-    pub(super) fn names(&self) -> Vec<&str> {
-        match self {
-            Group::Items(_) => vec!["item"],
-            Group::Files(_) => vec!["item", "name", "stem"],
-            Group::Axis(axis) => vec![&axis.name],
-        }
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let (first, rest): (&str, &[&str]) = match self {
+            Group::Items(_) => ("item", &[]),
+            Group::Files(_) => ("item", &["name", "stem"]),
+            Group::Axis(axis) => (&axis.name, &[]),
+        };
+        std::iter::once(first).chain(rest.iter().copied())
     }
 
     /// The values at one position, in the order of `names`.
-    pub(super) fn bind<'v>(&'v self, at: usize, bound: &mut Vec<(&'v str, AxisValue)>) {
+    pub(super) fn bind<'v>(&'v self, at: usize, bound: &mut Vec<Bound<'v>>) {
         match self {
-            Group::Items(items) => bound.push(("item", items[at].clone())),
-            Group::Axis(axis) => bound.push((&axis.name, axis.values[at].clone())),
+            Group::Items(items) => bound.push(("item", Cow::Borrowed(&items[at]))),
+            Group::Axis(axis) => bound.push((&axis.name, Cow::Borrowed(&axis.values[at]))),
             Group::Files(files) => {
                 let path = PathBuf::from(&files[at]);
                 let part = |part: Option<&std::ffi::OsStr>| {
@@ -53,11 +58,11 @@ impl Group<'_> {
     }
 }
 
-fn text_value(text: String) -> AxisValue {
-    AxisValue {
+fn text_value(text: String) -> Cow<'static, AxisValue> {
+    Cow::Owned(AxisValue {
         json: Value::String(text.clone()),
         text,
-    }
+    })
 }
 
 /// The groups of an element; `None` when there is a problem with them.

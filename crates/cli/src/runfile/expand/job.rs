@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::super::error::Problems;
 use super::super::fingerprint;
 use super::super::model::{Cost, JobDef, TaskDef};
-use super::super::read::{AxisValue, JobEntry, Sections, TaskOf, apply_cost, check_name};
+use super::super::read::{JobEntry, Sections, TaskOf, apply_cost, check_name};
 use super::super::suggest::{did_you_mean, listed};
 use super::super::template::Template;
-use super::axes::Group;
+use super::axes::{Bound, Group};
 use super::scope::{self, Scope};
 
 /// How the ids of a family are made.
@@ -32,7 +30,7 @@ impl Ids {
                 suffix: !axes.is_empty(),
             };
         };
-        let of_axis = |name: &str| axes.iter().any(|axis| axis.names().contains(&name));
+        let of_axis = |name: &str| axes.iter().any(|axis| axis.names().any(|own| own == name));
         Self {
             base: base_of(template),
             suffix: !axes.is_empty() && !template.names().any(of_axis),
@@ -103,8 +101,9 @@ impl<'a> Maker<'a> {
         problems: &mut Problems,
     ) {
         let mut at = vec![0; axes.len()];
+        let mut bound = Vec::new();
         loop {
-            let mut bound = Vec::new();
+            bound.clear();
             for (axis, position) in axes.iter().zip(&at) {
                 axis.bind(*position, &mut bound);
             }
@@ -124,12 +123,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    fn one(
-        &self,
-        bound: &[(&str, AxisValue)],
-        axes: &[Group<'_>],
-        ids: &Ids,
-    ) -> Result<JobDef, String> {
+    fn one(&self, bound: &[Bound<'_>], axes: &[Group<'_>], ids: &Ids) -> Result<JobDef, String> {
         let (entry, task) = (self.entry, self.task);
         let fill = |scope: &Scope<'_>, field: &str, template: &Option<Template>| {
             let filled = template
@@ -138,12 +132,8 @@ impl<'a> Maker<'a> {
             filled.transpose()
         };
         // A field can use those before it: params, target, group, id, then the rest.
-        let mut scope = Scope {
-            bound,
-            params: Value::Null,
-            job: vec![("task", self.task_name.clone())],
-        };
-        scope.params = scope::params(&entry.params, &scope)?;
+        let params = scope::params(&entry.params, bound, &self.task_name)?;
+        let mut scope = Scope::new(bound, &params, &self.task_name);
         let queue = entry
             .queue
             .as_deref()
@@ -171,7 +161,10 @@ impl<'a> Maker<'a> {
             .map(|name| scope.fill("depends_on", name))
             .collect::<Result<Vec<_>, _>>()?;
         let retry = entry.retry.clone().or_else(|| task.retry.clone());
+        let services = self.costs(&scope)?;
+        let idempotency_key = fill(&scope, "idempotency_key", &entry.idempotency_key)?;
         let mut job = JobDef {
+            params,
             entry: entry.index,
             task: self.task_name.clone(),
             depends_on,
@@ -184,13 +177,12 @@ impl<'a> Maker<'a> {
             run_at: entry.run_at,
             delay: entry.delay,
             expires_in: entry.expires_in,
-            idempotency_key: fill(&scope, "idempotency_key", &entry.idempotency_key)?,
+            idempotency_key,
             max_attempts: retry.as_ref().and_then(|retry| retry.max_attempts),
             retry,
-            services: self.costs(&scope)?,
+            services,
             key,
             requires: task.requires.clone(),
-            params: scope.params,
             id,
             target,
             group,
@@ -206,7 +198,7 @@ impl<'a> Maker<'a> {
             None => ids.base.clone(),
         };
         if ids.suffix {
-            for name in axes.iter().filter_map(|axis| axis.names().first().copied()) {
+            for name in axes.iter().filter_map(|axis| axis.names().next()) {
                 id.push('-');
                 id.push_str(&scope.value(name).unwrap_or_default());
             }

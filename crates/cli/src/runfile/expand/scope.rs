@@ -3,25 +3,28 @@
 use serde_json::{Map, Value};
 
 use super::super::invocation::param;
-use super::super::read::AxisValue;
 use super::super::suggest::{did_you_mean, listed};
 use super::super::template::Template;
+use super::axes::Bound;
 
 /// What the templates of a job can see while it is made.
 pub(super) struct Scope<'a> {
-    /// What the expansion gives.
-    pub(super) bound: &'a [(&'a str, AxisValue)],
-    /// The params of the job.
-    pub(super) params: Value,
-    /// The fields of the job that are known already.
-    pub(super) job: Vec<(&'static str, String)>,
+    bound: &'a [Bound<'a>],
+    params: &'a Value,
+    job: Vec<(&'static str, &'a str)>,
 }
 
-impl Scope<'_> {
+impl<'a> Scope<'a> {
+    /// With what the expansion gives, the params and the task.
+    pub(super) fn new(bound: &'a [Bound<'a>], params: &'a Value, task: &'a str) -> Self {
+        let mut job = Vec::with_capacity(5);
+        job.push(("task", task));
+        Self { bound, params, job }
+    }
+
     /// Notes a field of the job, if it has it.
-    pub(super) fn know(&mut self, field: &'static str, value: Option<&str>) {
-        self.job
-            .extend(value.map(|value| (field, value.to_owned())));
+    pub(super) fn know(&mut self, field: &'static str, value: Option<&'a str>) {
+        self.job.extend(value.map(|value| (field, value)));
     }
 
     /// What a placeholder stands for.
@@ -30,9 +33,9 @@ impl Scope<'_> {
             return Some(value.text.clone());
         }
         if let Some((_, value)) = self.job.iter().find(|(field, _)| *field == name) {
-            return Some(value.clone());
+            return Some((*value).to_owned());
         }
-        param(&self.params, name)
+        param(self.params, name)
     }
 
     /// What there is, for a message.
@@ -66,32 +69,39 @@ pub(crate) fn unknown_name(field: &str, name: &str, known: &[String]) -> String 
 }
 
 /// The params of one job: those written, their texts filled, and what it was expanded over.
-pub(super) fn params(written: &Map<String, Value>, scope: &Scope<'_>) -> Result<Value, String> {
+pub(super) fn params(
+    written: &Map<String, Value>,
+    bound: &[Bound<'_>],
+    task: &str,
+) -> Result<Value, String> {
+    let scope = Scope::new(bound, &Value::Null, task);
     let mut params = Map::new();
     for (key, value) in written {
-        let value = fill_texts(value, &format!("params.{key}"), scope)?;
-        params.insert(key.clone(), value);
+        params.insert(key.clone(), fill_texts(value, key, &scope)?);
     }
-    for (name, value) in scope.bound {
+    for (name, value) in bound {
         params.insert((*name).to_owned(), value.json.clone());
     }
     Ok(Value::Object(params))
 }
 
-fn fill_texts(value: &Value, field: &str, scope: &Scope<'_>) -> Result<Value, String> {
+fn fill_texts(value: &Value, key: &str, scope: &Scope<'_>) -> Result<Value, String> {
     Ok(match value {
         Value::String(text) if text.contains(['{', '}']) => {
-            Value::String(scope.fill(field, &Template::parse(text))?)
+            let filled = Template::parse(text).fill(&|name| scope.value(name));
+            Value::String(filled.map_err(|unfilled| {
+                unknown_name(&format!("params.{key}"), &unfilled.name, &scope.names())
+            })?)
         }
         Value::Array(items) => Value::Array(
             items
                 .iter()
-                .map(|item| fill_texts(item, field, scope))
+                .map(|item| fill_texts(item, key, scope))
                 .collect::<Result<_, _>>()?,
         ),
         Value::Object(map) => Value::Object(
             map.iter()
-                .map(|(key, value)| Ok((key.clone(), fill_texts(value, field, scope)?)))
+                .map(|(name, value)| Ok((name.clone(), fill_texts(value, key, scope)?)))
                 .collect::<Result<_, String>>()?,
         ),
         other => other.clone(),

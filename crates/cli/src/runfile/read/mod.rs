@@ -42,7 +42,7 @@ pub(crate) struct Sections {
     pub max_parallel: Option<u32>,
     /// The services.
     pub services: BTreeMap<String, ServiceDef>,
-    /// The tasks, with the line of each.
+    /// The tasks.
     pub tasks: BTreeMap<String, TaskDef>,
     /// The line of each task.
     pub task_lines: BTreeMap<String, usize>,
