@@ -134,8 +134,9 @@ pub fn list(connection: &Connection, request: &ListRequest) -> rusqlite::Result<
     values.extend(clause.values);
     values.push((limit + 1).into());
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut found: Vec<Job> =
-        statement.query_map(params_from_iter(values), rows::job)?.collect::<rusqlite::Result<_>>()?;
+    let mut found: Vec<Job> = statement
+        .query_map(params_from_iter(values), rows::job)?
+        .collect::<rusqlite::Result<_>>()?;
     let more = found.len() > request.limit;
     found.truncate(request.limit);
     let next = found.last().map(|job| job.seq).filter(|_| more);

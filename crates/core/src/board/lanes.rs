@@ -95,6 +95,9 @@ impl Board {
         };
         let Some(place) = place else { return };
         lane.heads.remove(place);
+        if !self.kept.is_empty() {
+            self.kept.retain(|_, kept| kept.lane != id || kept.rank.1 != seq);
+        }
         if lane.heads.is_empty() && lane.more {
             self.hungry.push(id);
         }
