@@ -27,16 +27,16 @@ pub struct JobSpec {
     /// Its kind.
     pub task: TaskName,
     /// The queue it waits in.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub queue: QueueName,
     /// What to work on: a path, a record, an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// Whatever the task needs to know.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub params: Json,
     /// Higher runs first inside a group.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
     /// The unit of fairness and of pause; jobs without one share a bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// When and how often to try again.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub retry: RetryPolicy,
     /// Not before this instant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +83,11 @@ pub struct JobSpec {
     /// The sha256 of that program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver_checksum: Option<String>,
+}
+
+/// What is not written down is the default: a stored job stays small.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl JobSpec {
@@ -303,6 +308,8 @@ pub struct Life {
     pub crashes: u32,
     /// When it was submitted.
     pub created_at: Timestamp,
+    /// When it last joined the queue: when it was submitted, or sent round again by a person.
+    pub queued_at: Timestamp,
     /// When the latest attempt started.
     pub started_at: Option<Timestamp>,
     /// When it reached its final state.
@@ -330,6 +337,7 @@ impl Life {
             earlier_attempts: 0,
             crashes: 0,
             created_at: now,
+            queued_at: now,
             started_at: None,
             finished_at: None,
             last_error: None,
@@ -339,6 +347,19 @@ impl Life {
             result_key: None,
             progress: None,
         }
+    }
+}
+
+impl Life {
+    /// The instant at which the job, if it still waits then, is given up.
+    pub fn deadline(&self, spec: &JobSpec) -> Option<Timestamp> {
+        let State::Queued(wait) = self.state else { return None };
+        let unmet = match wait {
+            Wait::Prerequisites(_) => spec.dependency_timeout.map(|span| self.queued_at.plus(span)),
+            _ => None,
+        };
+        let unstarted = if self.attempt == 0 { spec.expires_at } else { None };
+        unmet.into_iter().chain(unstarted).min()
     }
 }
 

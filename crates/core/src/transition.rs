@@ -187,7 +187,7 @@ pub fn transition(
         Input::Lapse => lapse(life, spec, now),
         Input::Cancel => cancel(life, now),
         Input::NotStarted => not_started(life, now),
-        Input::Retry(wait) => retry(life, wait),
+        Input::Retry(wait) => retry(life, now, wait),
     }
 }
 
@@ -391,12 +391,13 @@ fn not_started(life: &mut Life, now: Timestamp) -> Result<Outcome, Refused> {
     Ok(cancelled(life, now))
 }
 
-fn retry(life: &mut Life, wait: Wait) -> Result<Outcome, Refused> {
+fn retry(life: &mut Life, now: Timestamp, wait: Wait) -> Result<Outcome, Refused> {
     if !matches!(life.state, State::Failed | State::Cancelled | State::Quarantined) {
         return Err(Refused::NotNow);
     }
     life.state = State::Queued(wait);
     life.earlier_attempts = life.attempt;
+    life.queued_at = now;
     life.crashes = 0;
     life.finished_at = None;
     life.cancel_requested = false;

@@ -145,9 +145,10 @@ pub trait Store: Send + Sync + 'static {
     /// The dependents and prerequisites of a job: (prerequisites, dependents).
     async fn relatives(&self, id: JobId) -> Result<(Vec<JobId>, Vec<JobId>)>;
 
-    /// Waits until something has changed since the last return, here or in another process. May return
-    /// for no reason; never misses a change for more than its slow poll.
-    async fn changed(&self);
+    /// Waits until something has changed after a version that an earlier call answered, here or in
+    /// another process, and answers the version to pass next time; zero answers at once. May answer for
+    /// no reason. A caller that asks for a version, looks, and then waits with that version misses nothing.
+    async fn changed(&self, since: u64) -> u64;
 
     /// A word for the durability mode, for every figure that is published.
     fn durability(&self) -> &'static str;

@@ -1,1 +1,190 @@
-//! placeholder
+//! What an embedded store has to persist. [`Tables`] are rows and indexes and decide nothing; the
+//! [`crate::machine`] decides. All calls between two [`Tables::revision`] calls are one transaction, and
+//! nobody else writes in between.
+
+use runcue_core::board::Head;
+use runcue_core::breaker::Breaker;
+use runcue_core::{
+    Event, GroupName, Job, JobFilter, JobId, Key, LaneId, LaneKey, Seq, ServiceName, ServiceSpec,
+    State, StateWord, TaskSpec, Timestamp, Token, WorkerId,
+};
+
+use crate::Result;
+use crate::reply::{GroupInfo, LogChunk, QueueInfo};
+use crate::request::WorkerSpec;
+
+/// A service as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceRow {
+    /// Its definition.
+    pub spec: ServiceSpec,
+    /// Its breaker.
+    pub breaker: Breaker,
+    /// Held back until then.
+    pub held_until: Timestamp,
+}
+
+/// Units of a service used at an instant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UsageRow {
+    /// The service.
+    pub service: ServiceName,
+    /// The key they are counted by.
+    pub key: Option<Key>,
+    /// When.
+    pub at: Timestamp,
+    /// How many.
+    pub units: u64,
+}
+
+/// The numbers a store counts on with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counters {
+    /// The latest job.
+    pub seq: Seq,
+    /// The latest claim.
+    pub served: Token,
+    /// The latest event.
+    pub event: u64,
+    /// Queued jobs that wait for a time.
+    pub delayed: u64,
+    /// Queued jobs that wait for prerequisites.
+    pub blocked: u64,
+    /// The group served last.
+    pub last_served_group: Option<GroupName>,
+}
+
+/// What has changed since a revision.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Groups.
+    pub groups: Vec<GroupInfo>,
+    /// Queues.
+    pub queues: Vec<QueueInfo>,
+    /// Services.
+    pub services: Vec<ServiceRow>,
+    /// Lanes that gained ready jobs.
+    pub lanes: Vec<(LaneId, LaneKey)>,
+    /// Uses of services that still count.
+    pub usage: Vec<UsageRow>,
+    /// Leased and running jobs by lane: all of them, changed or not.
+    pub held: Vec<(LaneId, u32)>,
+    /// The numbers.
+    pub counters: Counters,
+}
+
+/// The instants by which jobs are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Delayed jobs by when their time comes.
+    Delayed,
+    /// Leased and running jobs by when their lease lapses.
+    Lapsed,
+}
+
+/// The rows of an embedded store. See the module's documentation for transactions.
+pub trait Tables {
+    /// The number of the latest committed change, by whomever.
+    fn revision(&mut self) -> Result<u64>;
+    /// What changed after a revision; after zero, everything.
+    fn changes(&mut self, since: u64, now: Timestamp) -> Result<Changes>;
+    /// The last write of a transaction: keeps the counters and answers the new revision.
+    fn seal(&mut self, counters: &Counters) -> Result<u64>;
+
+    /// Inserts a job unless its id is known; answers whether it was inserted.
+    fn insert(&mut self, job: &Job) -> Result<bool>;
+    /// The place of a job.
+    fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>>;
+    /// A job with everything.
+    fn job(&mut self, seq: Seq) -> Result<Option<Job>>;
+    /// Writes a job's life, which was in this state before.
+    fn save(&mut self, job: &Job, before: &State) -> Result<()>;
+    /// Writes the progress of a job.
+    fn save_progress(&mut self, job: &Job) -> Result<()>;
+    /// Deletes a job with its output and its ties.
+    fn delete(&mut self, job: &Job) -> Result<()>;
+
+    /// The job that has an idempotency key.
+    fn key_holder(&mut self, key: &str) -> Result<Option<Seq>>;
+    /// A job gives its idempotency key up.
+    fn drop_key(&mut self, seq: Seq) -> Result<()>;
+
+    /// Notes that a job depends on another.
+    fn tie(&mut self, prerequisite: Seq, dependent: Seq) -> Result<()>;
+    /// The dependents of a job.
+    fn dependents(&mut self, seq: Seq) -> Result<Vec<Seq>>;
+    /// The prerequisites of a job.
+    fn prerequisites(&mut self, seq: Seq) -> Result<Vec<Seq>>;
+
+    /// The first ready jobs of a lane, best first, no higher than a priority.
+    fn ready(&mut self, lane: LaneId, max_priority: Option<i32>, limit: usize)
+    -> Result<Vec<Head>>;
+    /// How many ready jobs of a lane stand before a job.
+    fn ahead(&mut self, job: &Job) -> Result<u64>;
+    /// Jobs whose instant has come, earliest first.
+    fn due(&mut self, what: Due, now: Timestamp, limit: usize) -> Result<Vec<Seq>>;
+    /// The earliest instant of any job.
+    fn next_due(&mut self, what: Due) -> Result<Option<Timestamp>>;
+    /// Queued jobs whose deadline has passed.
+    fn overdue(&mut self, now: Timestamp, limit: usize) -> Result<Vec<Seq>>;
+    /// The earliest deadline of a queued job.
+    fn next_deadline(&mut self) -> Result<Option<Timestamp>>;
+    /// Jobs that a worker instance holds.
+    fn held_by(&mut self, worker: WorkerId) -> Result<Vec<Seq>>;
+    /// The oldest queued jobs of a queue.
+    fn oldest_queued(&mut self, queue: &runcue_core::QueueName, limit: usize) -> Result<Vec<Seq>>;
+    /// Jobs that match a filter, oldest first, after a place.
+    fn matching(
+        &mut self,
+        filter: &JobFilter,
+        after: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<Seq>>;
+    /// Finished jobs of a state, oldest end first: those that ended before an instant, or that are more
+    /// than a count.
+    fn stale(
+        &mut self,
+        state: StateWord,
+        ended_before: Timestamp,
+        keep: u64,
+        limit: usize,
+    ) -> Result<Vec<Seq>>;
+
+    /// The lane with these constraints, made if need be; the text is its canonical form.
+    fn lane(&mut self, key: &LaneKey, canonical: &str) -> Result<LaneId>;
+    /// The constraints of a lane.
+    fn lane_key(&mut self, lane: LaneId) -> Result<Option<LaneKey>>;
+    /// A lane gained ready jobs: others must look again.
+    fn touch_lane(&mut self, lane: LaneId) -> Result<()>;
+
+    /// Writes a group.
+    fn put_group(&mut self, group: &GroupInfo) -> Result<()>;
+    /// Writes a queue.
+    fn put_queue(&mut self, queue: &QueueInfo) -> Result<()>;
+    /// Writes a service.
+    fn put_service(&mut self, service: &ServiceRow) -> Result<()>;
+    /// Writes a task definition.
+    fn put_task(&mut self, task: &TaskSpec) -> Result<()>;
+    /// Writes a worker instance.
+    fn put_worker(&mut self, worker: &WorkerSpec, now: Timestamp) -> Result<()>;
+    /// Deletes a worker instance.
+    fn drop_worker(&mut self, worker: WorkerId) -> Result<()>;
+    /// Worker instances last heard of after an instant, with what they offer.
+    fn live_workers(&mut self, since: Timestamp) -> Result<Vec<WorkerSpec>>;
+    /// A worker instance was heard of.
+    fn seen_worker(&mut self, worker: WorkerId, now: Timestamp) -> Result<()>;
+
+    /// Adds to the log of service use.
+    fn note_usage(&mut self, rows: &[UsageRow]) -> Result<()>;
+    /// Deletes, or counts, entries of that log from before an instant.
+    fn prune_usage(&mut self, before: Timestamp, dry_run: bool) -> Result<u64>;
+    /// Keeps events; their numbers follow each other.
+    fn append_events(&mut self, events: &[Event]) -> Result<()>;
+    /// Deletes, or counts, events from before an instant or beyond a count.
+    fn prune_events(&mut self, before: Timestamp, keep: u64, dry_run: bool) -> Result<u64>;
+    /// Keeps output; no more than a bound per job.
+    fn append_log(&mut self, seq: Seq, chunk: &LogChunk) -> Result<()>;
+
+    /// Checks that stored data agrees with itself.
+    fn check(&mut self) -> Result<Vec<String>>;
+}

@@ -38,10 +38,8 @@ impl Board {
     pub fn forget_heads(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.heads.clear();
-            if !lane.more || lane.rank.is_some() {
-                self.hungry.push(id);
-            }
             lane.more = true;
+            self.hungry.push(id);
             self.rank(id);
         }
     }
@@ -56,6 +54,7 @@ impl Board {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.more = heads.len() >= asked;
             lane.heads = heads.into();
+            lane.parked = false;
             self.rank(id);
         }
     }
@@ -81,6 +80,8 @@ impl Board {
             lane.more = true;
         }
         if place == 0 {
+            // It was parked for its former head; this one may fit.
+            lane.parked = false;
             self.rank(id);
         }
     }
@@ -94,12 +95,21 @@ impl Board {
         };
         let Some(place) = place else { return };
         lane.heads.remove(place);
+        if !self.kept.is_empty() {
+            self.kept.retain(|_, kept| kept.lane != id || kept.rank.1 != seq);
+        }
         if lane.heads.is_empty() && lane.more {
             self.hungry.push(id);
         }
         if place == 0 {
+            lane.parked = false;
             self.rank(id);
         }
+    }
+
+    /// The oldest job at the head of a lane.
+    pub fn oldest_head(&self) -> Option<Seq> {
+        self.lanes.values().filter_map(|lane| lane.heads.front()).map(|head| head.seq).min()
     }
 
     /// Gives a lane and its group their places anew.

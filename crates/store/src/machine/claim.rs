@@ -1,0 +1,184 @@
+//! claim: hands out jobs that may run now, with their services, in one step. And candidates: what a
+//! claim could take, for callers that choose by score.
+
+use super::*;
+use crate::reply::{Candidate, Claimed};
+use crate::request::ClaimRequest;
+use crate::tables::Due;
+use runcue_core::Lease;
+use runcue_core::board::{Pass, Pick, units_of};
+use runcue_core::transition::lease_limit;
+
+/// How deep into each lane a scored claim looks.
+const DEPTH: usize = 100;
+
+impl<T: Tables> Machine<T> {
+    /// Hands out up to `max` jobs.
+    pub fn claim(&mut self, now: Timestamp, request: &ClaimRequest) -> Result<Claimed> {
+        self.promote(now)?;
+        self.fill_hungry()?;
+        let mut pass = self.board.begin(now, &request.filter, request.offers.as_ref());
+        let mut claimed = Claimed::default();
+        match &request.only {
+            Some(ids) => self.claim_only(now, request, ids, &mut pass, &mut claimed)?,
+            None => self.claim_best(now, request, &mut pass, &mut claimed)?,
+        }
+        claimed.wake = pass.wake();
+        if let Some(due) = self.tables.next_due(Due::Delayed)? {
+            claimed.wake = Some(claimed.wake.map_or(due, |wake| wake.min(due)));
+        }
+        Ok(claimed)
+    }
+
+    fn claim_best(
+        &mut self,
+        now: Timestamp,
+        request: &ClaimRequest,
+        pass: &mut Pass,
+        claimed: &mut Claimed,
+    ) -> Result<()> {
+        if let Some(max) = request.filter.max_priority {
+            self.look_below(pass, max)?;
+        }
+        while claimed.jobs.len() < request.max {
+            let Some(pick) = self.board.next(pass) else { break };
+            match self.take(now, request, &pick)? {
+                Some(taken) => claimed.jobs.push(taken),
+                // Another process has it: what is known of this lane is out of date.
+                None => self.board.forget_heads(pick.lane),
+            }
+            self.fill_hungry()?;
+            if let Some(max) = request.filter.max_priority {
+                self.look_below(pass, max)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For a claim with a highest priority: what stands at or below it in lanes whose head is above it.
+    fn look_below(&mut self, pass: &mut Pass, max: i32) -> Result<()> {
+        let mut instead = HashMap::new();
+        for lane in self.board.lanes_above(max) {
+            instead.insert(lane, self.tables.ready(lane, Some(max), 1)?.pop());
+        }
+        self.board.use_instead(pass, instead);
+        Ok(())
+    }
+
+    fn claim_only(
+        &mut self,
+        now: Timestamp,
+        request: &ClaimRequest,
+        ids: &[JobId],
+        pass: &mut Pass,
+        claimed: &mut Claimed,
+    ) -> Result<()> {
+        for id in ids {
+            if claimed.jobs.len() >= request.max {
+                break;
+            }
+            let Some(job) = self.load(*id)? else { continue };
+            let wanted = request.filter.max_priority.is_none_or(|max| job.spec.priority <= max);
+            let ready = job.life.state == State::Queued(Wait::Turn);
+            let Some(key) = self.lane_key(job.lane)? else { continue };
+            if !wanted || !ready || !self.board.admits(pass, job.lane) {
+                continue;
+            }
+            let units = units_of(&job.spec.services);
+            if !self.board.blocks(&key, units.as_deref(), now).is_empty() {
+                continue;
+            }
+            let pick = Pick { lane: job.lane, head: Head::of(job.seq, &job.spec) };
+            claimed.jobs.extend(self.take(now, request, &pick)?);
+            self.fill_hungry()?;
+        }
+        Ok(())
+    }
+
+    /// Makes a pick the claimer's own, if it still waits for its turn.
+    fn take(
+        &mut self,
+        now: Timestamp,
+        request: &ClaimRequest,
+        pick: &Pick,
+    ) -> Result<Option<(Job, Lease)>> {
+        let Some(mut job) = self.tables.job(pick.head.seq)? else { return Ok(None) };
+        if job.life.state != State::Queued(Wait::Turn) {
+            return Ok(None);
+        }
+        let token = self.board.next_token();
+        let rated = |used: &runcue_core::Use| {
+            self.board.service(&used.service).is_some_and(|s| s.spec().is_rated())
+        };
+        let start_by = job.spec.services.iter().any(rated).then(|| now.plus(request.start_within));
+        let until = now.plus(request.lease).min(lease_limit(&job.spec, Some(now)));
+        let lease =
+            Lease { job: job.id(), attempt: 0, worker: request.worker, token, until, start_by };
+        if self.apply(now, &mut job, Input::Claim { lease, start: request.start }, None)?.is_err() {
+            return Ok(None);
+        }
+        let used_at = start_by.unwrap_or(now);
+        self.board.taken(pick, job.id(), token, used_at, now);
+        self.note_taken(&job, used_at);
+        let Some(lease) = job.life.state.lease().cloned() else { return Ok(None) };
+        self.held.insert(job.id(), job.clone());
+        Ok(Some((job, lease)))
+    }
+
+    fn note_taken(&mut self, job: &Job, at: Timestamp) {
+        self.counters.last_served_group.clone_from(&job.spec.group);
+        for used in &job.spec.services {
+            let entry = (used.service.clone(), job.spec.key.clone(), at);
+            *self.news.usage.entry(entry).or_default() += used.units;
+            let half_open = self.board.service(&used.service).is_some_and(|service| {
+                matches!(service.breaker, runcue_core::breaker::Breaker::HalfOpen { probe } if probe == job.id())
+            });
+            if half_open {
+                self.news.services.insert(used.service.clone());
+            }
+        }
+    }
+
+    /// Delayed jobs whose time has come wait for their turn now.
+    pub(super) fn promote(&mut self, now: Timestamp) -> Result<()> {
+        loop {
+            let due = self.tables.due(Due::Delayed, now, CHUNK)?;
+            for seq in &due {
+                if let Some(mut job) = self.tables.job(*seq)? {
+                    let _ = self.apply(now, &mut job, Input::Promote, None)?;
+                }
+            }
+            if due.len() < CHUNK {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Jobs that a claim could take now, with the load of their services.
+    pub fn candidates(&mut self, now: Timestamp, request: &ClaimRequest) -> Result<Vec<Candidate>> {
+        self.promote(now)?;
+        self.fill_hungry()?;
+        let mut pass = self.board.begin(now, &request.filter, request.offers.as_ref());
+        let mut found = Vec::new();
+        for lane in self.board.open_lanes(&mut pass) {
+            let Some(key) = self.lane_key(lane)? else { continue };
+            let depth = DEPTH.min(request.max.saturating_sub(found.len()));
+            for head in self.tables.ready(lane, request.filter.max_priority, depth)? {
+                if !self.board.blocks(&key, head.units.as_deref(), now).is_empty() {
+                    continue;
+                }
+                let Some(job) = self.tables.job(head.seq)? else { continue };
+                let pressure = self.pressure(&job, now);
+                found.push(Candidate { job, pressure });
+            }
+        }
+        Ok(found)
+    }
+
+    fn pressure(&self, job: &Job, now: Timestamp) -> Vec<(ServiceName, f64)> {
+        let names = job.spec.services.iter().map(|used| &used.service);
+        names
+            .filter_map(|name| Some((name.clone(), self.board.service(name)?.pressure(now))))
+            .collect()
+    }
+}

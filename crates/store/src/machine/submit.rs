@@ -1,0 +1,326 @@
+//! submit: a batch is checked whole, then written whole. Nothing is written before every check passed,
+//! so a refusal needs no rollback.
+
+use super::*;
+use crate::reply::Submitted;
+use crate::request::SubmitBatch;
+use runcue_core::submission::{AfterFailure, Duplicate, MAX_BATCH, check, duplicate, normalise};
+use runcue_core::transition::first_wait;
+use runcue_core::{Life, OnFull, cycle};
+
+/// A queue this full is told about, in percent.
+const NEARLY_FULL: u64 = 80;
+
+/// What is known of the batch after the checks.
+struct Checked {
+    /// Per job: the job it turned out to be.
+    known: Vec<Option<JobId>>,
+    /// Idempotency keys that change hands.
+    given_up: Vec<Seq>,
+    /// Prerequisites outside the batch, or in it and known already.
+    prerequisites: HashMap<JobId, (Seq, StateWord)>,
+}
+
+impl<T: Tables> Machine<T> {
+    /// Accepts a batch, or refuses it and changes nothing.
+    pub fn submit(&mut self, now: Timestamp, mut batch: SubmitBatch) -> Result<Vec<Submitted>> {
+        for (index, spec) in batch.jobs.iter_mut().enumerate() {
+            check(spec).map_err(|why| StoreError::Invalid { index, why })?;
+            normalise(spec);
+        }
+        let checked = self.check_batch(&batch)?;
+        let dropped = self.make_room(&batch, &checked)?;
+        for seq in &checked.given_up {
+            self.tables.drop_key(*seq)?;
+        }
+        let answers = self.insert_batch(now, batch.jobs, checked)?;
+        self.drop_oldest(now, dropped)?;
+        self.resolve(now)?;
+        Ok(answers)
+    }
+
+    fn check_batch(&mut self, batch: &SubmitBatch) -> Result<Checked> {
+        if batch.jobs.len() > MAX_BATCH {
+            return Err(StoreError::TooMany { len: batch.jobs.len(), max: MAX_BATCH });
+        }
+        let mut places = HashMap::with_capacity(batch.jobs.len());
+        for (index, spec) in batch.jobs.iter().enumerate() {
+            if places.insert(spec.id, index).is_some() {
+                return Err(StoreError::RepeatedId { index, id: spec.id });
+            }
+            self.check_services(index, spec)?;
+        }
+        let edges = batch.jobs.iter().map(|spec| (spec.id, spec.depends_on.as_slice()));
+        if let Some(cycle) = cycle::find_cycle(edges) {
+            return Err(StoreError::Cycle(cycle));
+        }
+        let mut checked = Checked {
+            known: vec![None; batch.jobs.len()],
+            given_up: Vec::new(),
+            prerequisites: HashMap::new(),
+        };
+        self.check_keys(batch, &mut checked)?;
+        self.check_prerequisites(batch, &places, &mut checked)?;
+        Ok(checked)
+    }
+
+    fn check_services(&self, index: usize, spec: &JobSpec) -> Result<()> {
+        for used in &spec.services {
+            let Some(service) = self.board.service(&used.service) else {
+                return Err(StoreError::UnknownService { index, service: used.service.clone() });
+            };
+            if let Some(most) = service.spec().most_units()
+                && used.units > most
+            {
+                let (service, units) = (used.service.clone(), used.units);
+                return Err(StoreError::NeverFits { index, service, units, most });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_keys(&mut self, batch: &SubmitBatch, checked: &mut Checked) -> Result<()> {
+        let mut first: HashMap<&str, JobId> = HashMap::new();
+        for (index, spec) in batch.jobs.iter().enumerate() {
+            let Some(key) = &spec.idempotency_key else { continue };
+            if let Some(id) = first.get(key.as_str()) {
+                checked.known[index] = Some(*id);
+                continue;
+            }
+            first.insert(key, spec.id);
+            let Some(seq) = self.tables.key_holder(key)? else { continue };
+            let Some(holder) = self.tables.job(seq)? else { continue };
+            if holder.id() == spec.id {
+                continue;
+            }
+            match duplicate(holder.life.state.word(), batch.after_failure) {
+                Duplicate::Existing => {
+                    checked.known[index] = Some(holder.id());
+                    first.insert(key, holder.id());
+                }
+                Duplicate::Refused => {
+                    return Err(StoreError::KeyTaken { index, existing: holder.id() });
+                }
+                Duplicate::Accepted => {
+                    debug_assert_eq!(batch.after_failure, AfterFailure::Resubmit);
+                    checked.given_up.push(seq);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_prerequisites(
+        &mut self,
+        batch: &SubmitBatch,
+        places: &HashMap<JobId, usize>,
+        checked: &mut Checked,
+    ) -> Result<()> {
+        for (index, spec) in batch.jobs.iter().enumerate() {
+            for id in &spec.depends_on {
+                if checked.prerequisites.contains_key(id) {
+                    continue;
+                }
+                // A prerequisite in the batch may turn out to be a job that is there already.
+                let place = places.get(id);
+                let real = place.and_then(|place| checked.known[*place]).unwrap_or(*id);
+                match self.load(real)? {
+                    Some(job) => {
+                        checked.prerequisites.insert(*id, (job.seq, job.life.state.word()));
+                    }
+                    None if place.is_some() => {}
+                    None => {
+                        return Err(StoreError::UnknownPrerequisite { index, prerequisite: *id });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether the queues can take the batch. Answers from which queues the oldest must go.
+    fn make_room(
+        &mut self,
+        batch: &SubmitBatch,
+        checked: &Checked,
+    ) -> Result<Vec<(QueueName, u64)>> {
+        let capped: Vec<QueueInfo> =
+            self.queues.values().filter(|q| q.max_queued.is_some()).cloned().collect();
+        let mut dropped = Vec::new();
+        for queue in capped {
+            let Some(max) = queue.max_queued else { continue };
+            let mut coming = 0;
+            for (index, spec) in batch.jobs.iter().enumerate() {
+                let new = spec.queue == queue.name && checked.known[index].is_none();
+                if new && self.tables.seq_of(spec.id)?.is_none() {
+                    coming += 1;
+                }
+            }
+            let over = (queue.queued + coming).saturating_sub(max);
+            if coming == 0 || over == 0 {
+                continue;
+            }
+            if queue.on_full == OnFull::DropOldest {
+                dropped.push((queue.name.clone(), over));
+                continue;
+            }
+            let (queue, queued, block) = (queue.name, queue.queued, queue.on_full == OnFull::Block);
+            return Err(StoreError::Full { queue, queued, max, block });
+        }
+        Ok(dropped)
+    }
+
+    fn insert_batch(
+        &mut self,
+        now: Timestamp,
+        jobs: Vec<JobSpec>,
+        checked: Checked,
+    ) -> Result<Vec<Submitted>> {
+        let mut answers = Vec::with_capacity(jobs.len());
+        let mut seqs: HashMap<JobId, Seq> = HashMap::new();
+        let has_ties = jobs.iter().any(|spec| !spec.depends_on.is_empty());
+        let mut depths: BTreeMap<QueueName, u64> = BTreeMap::new();
+        let mut tied = Vec::new();
+        for (spec, known) in jobs.into_iter().zip(checked.known) {
+            if let Some(existing) = known {
+                answers.push(Submitted::Existing(existing));
+                continue;
+            }
+            let unmet = open_prerequisites(&spec, &checked.prerequisites);
+            let wait = match unmet {
+                0 => first_wait(spec.run_at, now),
+                left => Wait::Prerequisites(left),
+            };
+            let lane = self.lane_of(&spec)?;
+            let seq = Seq(self.counters.seq.0 + 1);
+            let job = Job { seq, lane, spec: Arc::new(spec), life: Life::begin(now, wait) };
+            if !self.tables.insert(&job)? {
+                answers.push(Submitted::Existing(job.id()));
+                continue;
+            }
+            self.counters.seq = seq;
+            answers.push(Submitted::New(job.id()));
+            if has_ties {
+                seqs.insert(job.id(), seq);
+                if !job.spec.depends_on.is_empty() {
+                    tied.push(job.clone());
+                }
+            }
+            if self.queues.get(&job.spec.queue).is_some_and(|queue| queue.max_queued.is_some()) {
+                let before = self.queues[&job.spec.queue].queued;
+                depths.entry(job.spec.queue.clone()).or_insert(before);
+            }
+            self.welcome(now, &job);
+        }
+        self.tie_batch(now, tied, &seqs, &checked.prerequisites)?;
+        self.tell_nearly_full(now, depths);
+        Ok(answers)
+    }
+
+    fn welcome(&mut self, now: Timestamp, job: &Job) {
+        self.news.any = true;
+        self.count(&job.spec, None, Some(&job.life.state));
+        if job.life.state == State::Queued(Wait::Turn) {
+            self.ready_now(job);
+        }
+        let mut event = Event::of_job(EventKind::Queued, now, job);
+        if let State::Queued(Wait::Until(at)) = job.life.state {
+            event.retry_at = Some(at);
+        }
+        self.emit(event);
+    }
+
+    fn tie_batch(
+        &mut self,
+        now: Timestamp,
+        tied: Vec<Job>,
+        seqs: &HashMap<JobId, Seq>,
+        outside: &HashMap<JobId, (Seq, StateWord)>,
+    ) -> Result<()> {
+        let mut doomed = Vec::new();
+        for job in tied {
+            for id in &job.spec.depends_on {
+                let prerequisite =
+                    outside.get(id).map(|(seq, _)| *seq).or_else(|| seqs.get(id).copied());
+                if let Some(seq) = prerequisite {
+                    self.tables.tie(seq, job.seq)?;
+                }
+            }
+            let states = job
+                .spec
+                .depends_on
+                .iter()
+                .filter_map(|id| outside.get(id))
+                .map(|(_, state)| *state);
+            if let Some(unmet) = states.filter_map(unmet_by).next() {
+                doomed.push((job, unmet));
+            }
+        }
+        for (mut job, unmet) in doomed {
+            let _ = self.apply(now, &mut job, Input::PrerequisiteUnmet(unmet), None)?;
+        }
+        Ok(())
+    }
+
+    fn lane_of(&mut self, spec: &JobSpec) -> Result<LaneId> {
+        let key = LaneKey::of(spec);
+        let canonical = key.canonical();
+        if let Some(lane) = self.lanes.get(&canonical) {
+            return Ok(*lane);
+        }
+        let lane = self.tables.lane(&key, &canonical)?;
+        if !self.board.has_lane(lane) {
+            self.board.add_lane(lane, &key, true);
+        }
+        self.lanes.insert(canonical, lane);
+        Ok(lane)
+    }
+
+    fn drop_oldest(&mut self, now: Timestamp, dropped: Vec<(QueueName, u64)>) -> Result<()> {
+        for (queue, over) in dropped {
+            let limit = usize::try_from(over).unwrap_or(usize::MAX);
+            for seq in self.tables.oldest_queued(&queue, limit)? {
+                if let Some(mut job) = self.tables.job(seq)? {
+                    let _ = self.apply(now, &mut job, Input::Cancel, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_nearly_full(&mut self, now: Timestamp, depths: BTreeMap<QueueName, u64>) {
+        for (name, before) in depths {
+            let Some((max, queued)) =
+                self.queues.get(&name).and_then(|q| Some((q.max_queued?, q.queued)))
+            else {
+                continue;
+            };
+            let mark = max.saturating_mul(NEARLY_FULL).div_ceil(100);
+            if before < mark && queued >= mark {
+                self.emit(Event {
+                    queue: Some(name),
+                    message: Some(format!("{queued} of {max} jobs are waiting")),
+                    ..Event::new(EventKind::Backpressure, now)
+                });
+            }
+        }
+    }
+}
+
+/// Prerequisites that have not completed; those in the batch have not.
+fn open_prerequisites(spec: &JobSpec, outside: &HashMap<JobId, (Seq, StateWord)>) -> u32 {
+    let open = spec
+        .depends_on
+        .iter()
+        .filter(|id| outside.get(id).is_none_or(|(_, state)| *state != StateWord::Completed));
+    u32::try_from(open.count()).unwrap_or(u32::MAX)
+}
+
+/// What a prerequisite that is in this state already means.
+pub(super) fn unmet_by(state: StateWord) -> Option<Unmet> {
+    match state {
+        StateWord::Failed | StateWord::Quarantined => Some(Unmet::Failed),
+        StateWord::Cancelled => Some(Unmet::Cancelled),
+        _ => None,
+    }
+}
