@@ -94,6 +94,7 @@ enum Step {
     Wait { millis: i64 },
 }
 
+/// Limits; jobs of up to four units fit into a rate of four.
 fn limits() -> impl Strategy<Value = Limits> {
     (
         prop::option::of(1_u32..4),
@@ -178,18 +179,32 @@ struct Model {
     turns: HashMap<Option<GroupName>, u64>,
     paused_groups: HashSet<Option<GroupName>>,
     paused_queues: HashSet<QueueName>,
+    kept: KeptRates,
     served: u64,
     now: Timestamp,
 }
 
-/// A pick, or none, and the services that are kept for jobs before it.
-type Answer = (Option<Seq>, HashSet<usize>);
+/// The job that the rest of a service's rate is kept for, and until when.
+#[derive(Clone, Debug, PartialEq)]
+struct KeptFor {
+    seq: Seq,
+    lane: usize,
+    priority: i32,
+    until: Timestamp,
+}
+
+/// By service.
+type KeptRates = BTreeMap<usize, KeptFor>;
+
+/// A pick, or none, and what is kept for jobs before it.
+type Answer = (Option<Seq>, KeptRates);
 
 #[derive(PartialEq)]
 enum Fit {
     Yes,
     KeyHasNoRoom,
-    RateTooShort { services: Vec<usize>, key_too: bool },
+    /// With the instant at which each rate has room.
+    RateTooShort(Vec<(usize, Timestamp)>),
     No,
 }
 
@@ -215,9 +230,9 @@ impl Model {
         u32::try_from(same.count()).unwrap()
     }
 
-    fn room(&self, service: usize, key: Option<&Key>, rate: Rate) -> u64 {
+    fn room(&self, service: usize, key: Option<&Key>, rate: Rate, now: Timestamp) -> u64 {
         let counted = self.services[service].starts.iter().filter(|start| {
-            start.at.plus(rate.window) > self.now && (key.is_none() || start.key.as_ref() == key)
+            start.at.plus(rate.window) > now && (key.is_none() || start.key.as_ref() == key)
         });
         rate.limit.saturating_sub(counted.map(|start| start.units).sum())
     }
@@ -233,29 +248,43 @@ impl Model {
                 crate::breaker::Breaker::Closed { .. } => false,
             };
             let full = service.spec.max_concurrent.is_some_and(|max| self.in_use(n, None) >= max);
-            let empty = service.spec.rates.iter().any(|rate| self.room(n, None, *rate) == 0);
+            let empty =
+                service.spec.rates.iter().any(|rate| self.room(n, None, *rate, self.now) == 0);
             if service.spec.paused || service.held_until > self.now || closed || full || empty {
                 return Fit::No;
             }
-            if service.spec.rates.iter().any(|rate| self.room(n, None, *rate) < job.units) {
-                short.push(n);
+            let rate = service.spec.rates[0];
+            if self.room(n, None, rate, self.now) < job.units {
+                short.push((n, self.room_at(n, rate, job.units)));
             }
             if let (Some(limits), Some(key)) = (&service.spec.per_key, key) {
                 key_full |=
                     limits.max_concurrent.is_some_and(|max| self.in_use(n, Some(key)) >= max);
                 key_full |=
-                    limits.rates.iter().any(|rate| self.room(n, Some(key), *rate) < job.units);
+                    limits.rates.iter().any(|r| self.room(n, Some(key), *r, self.now) < job.units);
             }
         }
-        match (short.is_empty(), key_full) {
-            (false, key_too) => Fit::RateTooShort { services: short, key_too },
-            (true, true) => Fit::KeyHasNoRoom,
-            (true, false) => Fit::Yes,
+        match (key_full, short.is_empty()) {
+            (true, _) => Fit::KeyHasNoRoom,
+            (_, true) => Fit::Yes,
+            _ => Fit::RateTooShort(short),
         }
     }
 
-    fn is_short_of_key(&self, job: &Job) -> bool {
-        matches!(self.fit(job), Fit::KeyHasNoRoom | Fit::RateTooShort { key_too: true, .. })
+    /// The first instant at which enough of what was used no longer counts.
+    fn room_at(&self, service: usize, rate: Rate, units: u64) -> Timestamp {
+        let ends = self.services[service].starts.iter().map(|start| start.at.plus(rate.window));
+        let enough = |at: &Timestamp| self.room(service, None, rate, *at) >= units;
+        ends.filter(|at| *at > self.now).filter(enough).min().unwrap()
+    }
+
+    fn is_kept_for_another(&self, job: &Job, kept: &KeptRates) -> bool {
+        self.uses(job).iter().filter_map(|n| kept.get(n)).any(|kept| {
+            let group = |lane: usize| &self.lanes[lane].group;
+            let better = group(kept.lane) == group(job.lane)
+                && (Reverse(job.priority), job.seq) < (Reverse(kept.priority), kept.seq);
+            kept.lane != job.lane && !better
+        })
     }
 
     fn wants_probe(&self, service: usize) -> bool {
@@ -279,7 +308,8 @@ impl Model {
 
     /// The jobs that may be picked next. More than one only where a tie between groups is decided by
     /// whether lanes whose key has no room were looked at before.
-    fn next(&self, filter: &ClaimFilter, kept: &HashSet<usize>) -> Vec<Answer> {
+    fn next(&self, filter: &ClaimFilter) -> Vec<Answer> {
+        let kept = &self.kept;
         let heads = self.heads(filter);
         for service in (0..self.services.len()).filter(|n| self.wants_probe(*n)) {
             let waits =
@@ -293,7 +323,7 @@ impl Model {
             let place = |job: &&Job| order.iter().position(|g| *g == self.lanes[job.lane].group);
             let mut in_order = heads.clone();
             in_order.sort_by_key(place);
-            answers.extend(self.first_in(&in_order, kept));
+            answers.push(self.first_in(&in_order, kept));
         }
         answers
     }
@@ -307,7 +337,7 @@ impl Model {
             let mut own: Vec<&&Job> =
                 everything.iter().filter(|job| self.lanes[job.lane].group == *name).collect();
             own.sort_by_key(|job| (Reverse(job.priority), job.seq));
-            let certain = own.iter().position(|job| !self.is_short_of_key(job));
+            let certain = own.iter().position(|job| self.fit(job) != Fit::KeyHasNoRoom);
             own.truncate(certain.map_or(own.len(), |n| n + 1));
             if own.is_empty() {
                 continue;
@@ -327,36 +357,35 @@ impl Model {
         orders.into_iter().map(names).collect()
     }
 
-    /// The first job that may run in this order, and the services that are kept for jobs before it; what
-    /// is kept once is kept for the rest of the claim. A job that is short of a rate and whose key has
-    /// no room either may be passed over or have the rate kept for it.
-    fn first_in(&self, order: &[&Job], kept: &HashSet<usize>) -> Vec<Answer> {
-        for (n, job) in order.iter().enumerate() {
-            let uses = self.uses(job);
-            if uses.iter().any(|n| kept.contains(n) || self.wants_probe(*n)) {
+    /// The first job that may run in this order of the groups; what jobs before it are short of is kept.
+    fn first_in(&self, order: &[&Job], kept: &KeptRates) -> Answer {
+        let mut kept = kept.clone();
+        for job in order {
+            let closed = self.fit(job) == Fit::No;
+            let probed = self.uses(job).iter().any(|n| self.wants_probe(*n));
+            if closed || probed || self.is_kept_for_another(job, &kept) {
                 continue;
             }
-            let behind = &order[n + 1..];
             match self.fit(job) {
-                Fit::Yes => return vec![(Some(job.seq), kept.clone())],
-                Fit::RateTooShort { services, key_too } => {
-                    let all = services.iter().copied().chain(kept.iter().copied()).collect();
-                    let mut answers = self.first_in(behind, &all);
-                    if key_too {
-                        answers.extend(self.first_in(behind, kept));
+                Fit::Yes => return (Some(job.seq), kept),
+                Fit::RateTooShort(short) => {
+                    for (service, until) in short {
+                        let (seq, lane, priority) = (job.seq, job.lane, job.priority);
+                        let until = until.plus(Duration::from_secs(1));
+                        kept.insert(service, KeptFor { seq, lane, priority, until });
                     }
-                    return answers;
                 }
                 Fit::KeyHasNoRoom | Fit::No => {}
             }
         }
-        vec![(None, kept.clone())]
+        (None, kept)
     }
 
     fn take(&mut self, seq: Seq) {
         self.served += 1;
         let n = self.jobs.iter().position(|job| job.seq == seq).unwrap();
         self.jobs[n].running = true;
+        self.kept.retain(|_, kept| kept.seq != seq);
         let job = self.jobs[n].clone();
         let lane = self.lanes[job.lane].clone();
         self.turns.insert(lane.group.clone(), self.served * 2 + 1);
@@ -396,6 +425,7 @@ impl Table {
             turns: HashMap::new(),
             paused_groups: HashSet::new(),
             paused_queues: HashSet::new(),
+            kept: BTreeMap::new(),
             served: 0,
             now: at(1_000_000),
         };
@@ -410,6 +440,7 @@ impl Table {
     }
 
     fn define(&mut self, spec: ServiceSpec) {
+        self.model.kept.clear();
         self.board.define_service(spec.clone());
         let breaker = crate::breaker::Breaker::default();
         match self.model.services.iter_mut().find(|service| service.spec.name == spec.name) {
@@ -453,6 +484,7 @@ impl Table {
             Step::Remove { nth } => {
                 if let Some(n) = self.pick(*nth, false) {
                     let job = self.model.jobs.remove(n);
+                    self.model.kept.retain(|_, kept| kept.seq != job.seq);
                     self.board.remove(lane_id(job.lane), job.seq);
                 }
             }
@@ -515,7 +547,7 @@ impl Table {
         let now = self.model.now;
         self.feed();
         let mut pass = self.board.begin(now, &filter, None);
-        let mut kept = HashSet::new();
+        self.model.kept.retain(|_, kept| kept.until > now);
         for n in 0..max {
             self.feed();
             if let Some(priority) = max_priority {
@@ -523,12 +555,12 @@ impl Table {
             }
             let pick = self.board.next(&mut pass);
             self.board.check_invariants();
-            let allowed = self.model.next(&filter, &kept);
+            let allowed = self.model.next(&filter);
             let seq = pick.as_ref().map(|pick| pick.head.seq);
-            let Some((_, reserved)) = allowed.iter().find(|(allowed, _)| *allowed == seq) else {
+            let Some((_, kept)) = allowed.iter().find(|(allowed, _)| *allowed == seq) else {
                 panic!("pick {n}: {seq:?}, but {allowed:?} is next");
             };
-            kept.clone_from(reserved);
+            self.model.kept.clone_from(kept);
             let (Some(pick), Some(seq)) = (pick, seq) else { break };
             let token = self.board.next_token();
             self.board.taken(&pick, id_of(seq), token, now, now);
@@ -578,13 +610,17 @@ proptest! {
         limits in [limits(), limits()],
         steps in prop::collection::vec(step(), 1..80),
     ) {
-        let mut table = Table::new(&lanes, &limits);
-        for step in &steps {
-            table.apply(step);
-            table.board.check_invariants();
-        }
-        for (n, service) in table.board.services().iter().enumerate() {
-            prop_assert_eq!(service.in_use(), table.model.in_use(n, None));
-        }
+        play(&lanes, &limits, &steps);
+    }
+}
+
+fn play(lanes: &[LaneChoice], limits: &[Limits; 2], steps: &[Step]) {
+    let mut table = Table::new(lanes, limits);
+    for step in steps {
+        table.apply(step);
+        table.board.check_invariants();
+    }
+    for (n, service) in table.board.services().iter().enumerate() {
+        assert_eq!(service.in_use(), table.model.in_use(n, None));
     }
 }
