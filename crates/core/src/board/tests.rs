@@ -199,12 +199,14 @@ type KeptRates = BTreeMap<usize, KeptFor>;
 /// A pick, or none, and what is kept for jobs before it.
 type Answer = (Option<Seq>, KeptRates);
 
-#[derive(PartialEq)]
+#[derive(Debug, PartialEq)]
 enum Fit {
     Yes,
     KeyHasNoRoom,
     /// With the instant at which each rate has room.
     RateTooShort(Vec<(usize, Timestamp)>),
+    /// Both; whether the rate is kept depends on whether the lane was looked at before.
+    RateTooShortAndKeyHasNoRoom(Vec<(usize, Timestamp)>),
     No,
 }
 
@@ -265,9 +267,10 @@ impl Model {
             }
         }
         match (key_full, short.is_empty()) {
-            (true, _) => Fit::KeyHasNoRoom,
-            (_, true) => Fit::Yes,
-            _ => Fit::RateTooShort(short),
+            (false, true) => Fit::Yes,
+            (true, true) => Fit::KeyHasNoRoom,
+            (false, false) => Fit::RateTooShort(short),
+            (true, false) => Fit::RateTooShortAndKeyHasNoRoom(short),
         }
     }
 
@@ -323,7 +326,7 @@ impl Model {
             let place = |job: &&Job| order.iter().position(|g| *g == self.lanes[job.lane].group);
             let mut in_order = heads.clone();
             in_order.sort_by_key(place);
-            answers.push(self.first_in(&in_order, kept));
+            answers.extend(self.first_in(&in_order, kept));
         }
         answers
     }
@@ -337,7 +340,9 @@ impl Model {
             let mut own: Vec<&&Job> =
                 everything.iter().filter(|job| self.lanes[job.lane].group == *name).collect();
             own.sort_by_key(|job| (Reverse(job.priority), job.seq));
-            let certain = own.iter().position(|job| self.fit(job) != Fit::KeyHasNoRoom);
+            let certain = own.iter().position(|job| {
+                !matches!(self.fit(job), Fit::KeyHasNoRoom | Fit::RateTooShortAndKeyHasNoRoom(_))
+            });
             own.truncate(certain.map_or(own.len(), |n| n + 1));
             if own.is_empty() {
                 continue;
@@ -358,27 +363,26 @@ impl Model {
     }
 
     /// The first job that may run in this order of the groups; what jobs before it are short of is kept.
-    fn first_in(&self, order: &[&Job], kept: &KeptRates) -> Answer {
-        let mut kept = kept.clone();
-        for job in order {
-            let closed = self.fit(job) == Fit::No;
+    fn first_in(&self, order: &[&Job], kept: &KeptRates) -> Vec<Answer> {
+        for (n, job) in order.iter().enumerate() {
             let probed = self.uses(job).iter().any(|n| self.wants_probe(*n));
-            if closed || probed || self.is_kept_for_another(job, &kept) {
+            let fit = self.fit(job);
+            if probed || fit == Fit::No || self.is_kept_for_another(job, kept) {
                 continue;
             }
-            match self.fit(job) {
-                Fit::Yes => return (Some(job.seq), kept),
-                Fit::RateTooShort(short) => {
-                    for (service, until) in short {
-                        let (seq, lane, priority) = (job.seq, job.lane, job.priority);
-                        let until = until.plus(Duration::from_secs(1));
-                        kept.insert(service, KeptFor { seq, lane, priority, until });
-                    }
+            let behind = &order[n + 1..];
+            match fit {
+                Fit::Yes => return vec![(Some(job.seq), kept.clone())],
+                Fit::RateTooShort(short) => return self.first_in(behind, &keep(kept, job, &short)),
+                Fit::RateTooShortAndKeyHasNoRoom(short) => {
+                    let mut answers = self.first_in(behind, &keep(kept, job, &short));
+                    answers.extend(self.first_in(behind, kept));
+                    return answers;
                 }
                 Fit::KeyHasNoRoom | Fit::No => {}
             }
         }
-        (None, kept)
+        vec![(None, kept.clone())]
     }
 
     fn take(&mut self, seq: Seq) {
@@ -397,6 +401,16 @@ impl Model {
             }
         }
     }
+}
+
+fn keep(kept: &KeptRates, job: &Job, short: &[(usize, Timestamp)]) -> KeptRates {
+    let mut kept = kept.clone();
+    for (service, until) in short {
+        let (seq, lane, priority) = (job.seq, job.lane, job.priority);
+        let until = until.plus(Duration::from_secs(1));
+        kept.insert(*service, KeptFor { seq, lane, priority, until });
+    }
+    kept
 }
 
 fn id_of(seq: Seq) -> JobId {
