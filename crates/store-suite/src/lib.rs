@@ -34,7 +34,7 @@
 //!
 //! runcue_store_suite::contract_suite!(Files::new());
 //! runcue_store_suite::durable_suite!(Files::new());
-//! runcue_store_suite::model_suite!(Files::new());
+//! runcue_store_suite::model_suite!(Files::new(), 100);
 //! ```
 //!
 //! A store that forgets with its process (memory) takes `contract_suite!` and `model_suite!` only.
@@ -44,6 +44,7 @@
     reason = "everything here is test code, where a panic is the way to fail"
 )]
 
+pub mod model;
 pub mod scene;
 mod suite;
 pub mod topics;

@@ -64,6 +64,21 @@ macro_rules! durable_suite {
     };
 }
 
+/// The model test: so many random histories, compared step by step with the reference and with memory.
+#[macro_export]
+macro_rules! model_suite {
+    ($maker:expr, $cases:expr) => {
+        mod model {
+            use super::*;
+
+            #[test]
+            fn random_histories_agree_with_the_reference_and_with_memory() {
+                $crate::model::random_histories_agree(&$maker, $cases);
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;

@@ -24,3 +24,4 @@ impl Maker for Memory {
 }
 
 runcue_store_suite::contract_suite!(Memory);
+runcue_store_suite::model_suite!(Memory, 400);
