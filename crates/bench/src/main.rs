@@ -1,47 +1,51 @@
-//! probe
-#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "x")]
-use std::time::Instant;
-use runcue_core::*;
-use runcue_store::*;
-use runcue_store_sqlite::*;
+//! `cargo xtask bench`: prints one table with our figures, the raw floor of the same run, the ratios, the
+//! durability modes and the goals. `--quick` shrinks everything for a first look; a word names one part.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "printing is what this program is for"
+)]
 
-fn now() -> Timestamp { Timestamp::from_micros(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("t").as_micros() as i64) }
+mod floor;
+mod stores;
+mod table;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use runcue_core::Timestamp;
+
+#[expect(clippy::disallowed_methods, reason = "a front reads the clock")]
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() {
-    let n: usize = std::env::args().nth(1).and_then(|s| s.parse().ok()).unwrap_or(100_000);
-    let groups: usize = std::env::args().nth(2).and_then(|s| s.parse().ok()).unwrap_or(1);
-    let batch: usize = std::env::args().nth(3).and_then(|s| s.parse().ok()).unwrap_or(1000);
-    let dir = tempfile::tempdir().expect("d");
-    let store = SqliteStore::open(Options::new(dir.path().join("q.db"))).expect("open");
-    let mut id = 0u128;
-    let task = TaskName::new("noop").expect("n");
-    let names: Vec<_> = (0..groups).map(|g| GroupName::new(format!("g{g}")).expect("g")).collect();
-    let t = Instant::now();
-    let mut left = n;
-    while left > 0 {
-        let k = left.min(batch);
-        let jobs = (0..k).map(|_| { id += 1; let mut j = JobSpec::new(JobId::time_ordered(now(), id << 20 | id), task.clone()); if groups > 1 { j.group = Some(names[id as usize % groups].clone()); } j.params = Json::parse("{\"n\":1,\"name\":\"hello world\"}").expect("j"); j }).collect();
-        store.submit(now(), SubmitBatch::of(jobs)).await.expect("s");
-        left -= k;
+async fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let quick = words.iter().any(|word| word == "--quick");
+    let parts: Vec<&String> = words.iter().filter(|word| !word.starts_with("--")).collect();
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|word| *word == part);
+    let (count, million) = if quick { (20_000, 100_000) } else { (100_000, 1_000_000) };
+    let mut lines = Vec::new();
+    // Memory comes first: afterwards the process has had other things in its hands.
+    if wanted("memory") {
+        eprintln!("memory …");
+        stores::memory(million, &mut lines).await?;
     }
-    let e = t.elapsed();
-    println!("submit {:.0}/s", n as f64 / e.as_secs_f64());
-    let worker = WorkerId::from_u128(1);
-    let t = Instant::now();
-    let mut done = 0;
-    let mut claim_t = std::time::Duration::ZERO;
-    while done < n {
-        let c = Instant::now();
-        let claimed = store.claim(now(), ClaimRequest::new(worker, 100)).await.expect("c");
-        claim_t += c.elapsed();
-        let ends: Vec<_> = claimed.jobs.into_iter().map(|(_, lease)| Finish { lease, outcome: runcue_store::Outcome::Done { result: None, result_key: None } }).collect();
-        if ends.is_empty() { println!("stuck at {done}"); break; }
-        done += ends.len();
-        store.finish(now(), ends).await.expect("f");
+    if wanted("throughput") {
+        eprintln!("throughput …");
+        stores::throughput(count, &mut lines).await?;
     }
-    let e = t.elapsed();
-    println!("drain {:.0}/s, claim part {:.2} us/job", n as f64 / e.as_secs_f64(), claim_t.as_micros() as f64 / n as f64);
-    println!("{:?}", store.stats(now()).await.expect("s"));
-    println!("{:?}", store.check(now()).await.expect("s"));
+    if wanted("flatness") {
+        eprintln!("flatness …");
+        stores::flatness(million, &mut lines).await?;
+    }
+    if wanted("limits") {
+        eprintln!("limits …");
+        stores::limits(count, &mut lines).await?;
+    }
+    println!("{}", table::render(&lines));
+    Ok(())
 }

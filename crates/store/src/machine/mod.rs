@@ -52,7 +52,7 @@ pub struct Machine<T> {
     queues: HashMap<QueueName, QueueInfo>,
     /// Jobs claimed through this machine, as long as nobody else has written since.
     held: HashMap<JobId, Job>,
-    lanes: HashMap<String, LaneId>,
+    lanes: HashMap<LaneKey, LaneId>,
     news: News,
     /// Jobs that ended in this operation and whose dependents are to be told.
     ended: Vec<(Seq, Final, bool)>,
@@ -199,8 +199,8 @@ impl<T: Tables> Machine<T> {
             }
         }
         for (lane, key) in changes.lanes {
-            self.lanes.insert(key.canonical(), lane);
             self.board.add_lane(lane, &key, true);
+            self.lanes.insert(key, lane);
         }
         self.recount_held(&changes.held)?;
         self.board.unpark_all();
@@ -291,7 +291,9 @@ impl<T: Tables> Machine<T> {
             let event = describe(kind, now, job, worker);
             self.emit(event);
         }
-        if let Some(end) = outcome.ended {
+        if let Some(end) = outcome.ended
+            && job.has_dependents
+        {
             self.ended.push((job.seq, end, with_dependents));
         }
         Ok(Ok(()))
