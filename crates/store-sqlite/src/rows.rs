@@ -20,7 +20,7 @@ pub const RUNNING: i64 = 4;
 pub const COLUMNS: &str = "job.seq, job.id, job.lane, job.stage, job.due, job.prerequisites, job.attempt, \
     job.earlier_attempts, job.crashes, job.created_at, job.queued_at, job.started_at, job.worker, job.token, \
     job.start_by, job.cancel_requested, body.spec, outcome.last_error, outcome.failures, outcome.result, \
-    outcome.result_key, outcome.progress";
+    outcome.result_key, outcome.progress, job.has_dependents";
 
 /// The tables those columns come from.
 pub const FROM: &str =
@@ -120,6 +120,7 @@ pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         lane: LaneId(unsigned(row.get(2)?)),
         spec: Arc::new(spec),
         life,
+        has_dependents: row.get(22)?,
     })
 }
 

@@ -172,7 +172,9 @@ impl Tables for SqliteTables {
 
     fn tie(&mut self, prerequisite: Seq, dependent: Seq) -> Result<()> {
         let sql = "INSERT OR IGNORE INTO tie (prerequisite, dependent) VALUES (?1, ?2)";
-        self.run(sql, [signed(prerequisite.0), signed(dependent.0)]).map(drop)
+        self.run(sql, [signed(prerequisite.0), signed(dependent.0)])?;
+        let sql = "UPDATE job SET has_dependents = 1 WHERE seq = ?1 AND has_dependents = 0";
+        self.run(sql, [signed(prerequisite.0)]).map(drop)
     }
 
     fn dependents(&mut self, seq: Seq) -> Result<Vec<Seq>> {
