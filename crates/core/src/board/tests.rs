@@ -205,8 +205,6 @@ enum Fit {
     KeyHasNoRoom,
     /// With the instant at which each rate has room.
     RateTooShort(Vec<(usize, Timestamp)>),
-    /// Both; whether the rate is kept depends on whether the lane was looked at before.
-    RateTooShortAndKeyHasNoRoom(Vec<(usize, Timestamp)>),
     No,
 }
 
@@ -267,10 +265,9 @@ impl Model {
             }
         }
         match (key_full, short.is_empty()) {
-            (false, true) => Fit::Yes,
-            (true, true) => Fit::KeyHasNoRoom,
-            (false, false) => Fit::RateTooShort(short),
-            (true, false) => Fit::RateTooShortAndKeyHasNoRoom(short),
+            (true, _) => Fit::KeyHasNoRoom,
+            (_, true) => Fit::Yes,
+            _ => Fit::RateTooShort(short),
         }
     }
 
@@ -311,7 +308,8 @@ impl Model {
 
     /// The jobs that may be picked next. More than one only where a tie between groups is decided by
     /// whether lanes whose key has no room were looked at before.
-    fn next(&self, filter: &ClaimFilter) -> Vec<Answer> {
+    /// Jobs that were passed over in this claim may or may not be looked at again in it.
+    fn next(&self, filter: &ClaimFilter, passed: &HashSet<Seq>) -> Vec<Answer> {
         let kept = &self.kept;
         let heads = self.heads(filter);
         for service in (0..self.services.len()).filter(|n| self.wants_probe(*n)) {
@@ -326,7 +324,9 @@ impl Model {
             let place = |job: &&Job| order.iter().position(|g| *g == self.lanes[job.lane].group);
             let mut in_order = heads.clone();
             in_order.sort_by_key(place);
-            answers.extend(self.first_in(&in_order, kept));
+            answers.push(self.first_in(&in_order, kept));
+            in_order.retain(|job| !passed.contains(&job.seq));
+            answers.push(self.first_in(&in_order, kept));
         }
         answers
     }
@@ -340,9 +340,7 @@ impl Model {
             let mut own: Vec<&&Job> =
                 everything.iter().filter(|job| self.lanes[job.lane].group == *name).collect();
             own.sort_by_key(|job| (Reverse(job.priority), job.seq));
-            let certain = own.iter().position(|job| {
-                !matches!(self.fit(job), Fit::KeyHasNoRoom | Fit::RateTooShortAndKeyHasNoRoom(_))
-            });
+            let certain = own.iter().position(|job| self.fit(job) != Fit::KeyHasNoRoom);
             own.truncate(certain.map_or(own.len(), |n| n + 1));
             if own.is_empty() {
                 continue;
@@ -363,26 +361,21 @@ impl Model {
     }
 
     /// The first job that may run in this order of the groups; what jobs before it are short of is kept.
-    fn first_in(&self, order: &[&Job], kept: &KeptRates) -> Vec<Answer> {
-        for (n, job) in order.iter().enumerate() {
+    fn first_in(&self, order: &[&Job], kept: &KeptRates) -> Answer {
+        let mut kept = kept.clone();
+        for job in order {
             let probed = self.uses(job).iter().any(|n| self.wants_probe(*n));
             let fit = self.fit(job);
-            if probed || fit == Fit::No || self.is_kept_for_another(job, kept) {
+            if probed || fit == Fit::No || self.is_kept_for_another(job, &kept) {
                 continue;
             }
-            let behind = &order[n + 1..];
             match fit {
-                Fit::Yes => return vec![(Some(job.seq), kept.clone())],
-                Fit::RateTooShort(short) => return self.first_in(behind, &keep(kept, job, &short)),
-                Fit::RateTooShortAndKeyHasNoRoom(short) => {
-                    let mut answers = self.first_in(behind, &keep(kept, job, &short));
-                    answers.extend(self.first_in(behind, kept));
-                    return answers;
-                }
+                Fit::Yes => return (Some(job.seq), kept),
+                Fit::RateTooShort(short) => keep(&mut kept, job, &short),
                 Fit::KeyHasNoRoom | Fit::No => {}
             }
         }
-        vec![(None, kept.clone())]
+        (None, kept)
     }
 
     fn take(&mut self, seq: Seq) {
@@ -403,14 +396,12 @@ impl Model {
     }
 }
 
-fn keep(kept: &KeptRates, job: &Job, short: &[(usize, Timestamp)]) -> KeptRates {
-    let mut kept = kept.clone();
+fn keep(kept: &mut KeptRates, job: &Job, short: &[(usize, Timestamp)]) {
     for (service, until) in short {
         let (seq, lane, priority) = (job.seq, job.lane, job.priority);
         let until = until.plus(Duration::from_secs(1));
         kept.insert(*service, KeptFor { seq, lane, priority, until });
     }
-    kept
 }
 
 fn id_of(seq: Seq) -> JobId {
@@ -562,6 +553,7 @@ impl Table {
         self.feed();
         let mut pass = self.board.begin(now, &filter, None);
         self.model.kept.retain(|_, kept| kept.until > now);
+        let mut passed = HashSet::new();
         for n in 0..max {
             self.feed();
             if let Some(priority) = max_priority {
@@ -569,12 +561,13 @@ impl Table {
             }
             let pick = self.board.next(&mut pass);
             self.board.check_invariants();
-            let allowed = self.model.next(&filter);
+            let allowed = self.model.next(&filter, &passed);
             let seq = pick.as_ref().map(|pick| pick.head.seq);
             let Some((_, kept)) = allowed.iter().find(|(allowed, _)| *allowed == seq) else {
                 panic!("pick {n}: {seq:?}, but {allowed:?} is next");
             };
             self.model.kept.clone_from(kept);
+            passed.extend(kept.values().map(|kept| kept.seq));
             let (Some(pick), Some(seq)) = (pick, seq) else { break };
             let token = self.board.next_token();
             self.board.taken(&pick, id_of(seq), token, now, now);
@@ -616,7 +609,7 @@ fn lane_id(n: usize) -> LaneId {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_pick_is_the_one_a_look_at_every_job_would_make(

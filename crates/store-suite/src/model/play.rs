@@ -1,7 +1,7 @@
 //! Plays a history on a store with the reference beside it, and compares replies and everything that can
 //! be seen after every step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -213,11 +213,8 @@ impl Play {
                 self.reference.accept(spec.clone());
             }
         }
-        for n in first_new..self.reference.jobs.len() {
-            if self.reference.jobs[n].state == StateWord::Queued {
-                self.reference.doom(n);
-            }
-        }
+        let new: Vec<usize> = (first_new..self.reference.jobs.len()).collect();
+        self.reference.doom(&new);
         let answer = self.store.submit(self.now(), SubmitBatch::of(specs)).await;
         let answer = answer.map_err(|error| format!("refused: {error}"))?;
         agree("submitted", &answer, &expected)
@@ -227,8 +224,9 @@ impl Play {
         self.reference.begin_claim();
         let claimed = self.store.claim(self.now(), request.clone()).await.unwrap();
         let mut given = claimed.jobs.iter();
+        let mut passed = HashSet::new();
         for place in 0..request.max {
-            let allowed = self.reference.next(&request.filter);
+            let allowed = self.reference.next(&request.filter, &passed);
             let pick = given.next();
             let n = pick.and_then(|(job, _)| self.reference.find(job.id()));
             let Some((_, kept)) = allowed.iter().find(|(allowed, _)| *allowed == n) else {
@@ -240,6 +238,7 @@ impl Play {
                 return Err(format!("pick {place} is job {got:?}, the reference says {ids:?}"));
             };
             self.reference.kept.clone_from(kept);
+            passed.extend(kept.values().map(|kept| kept.job));
             let (Some(n), Some((_, lease))) = (n, pick) else { break };
             self.check_lease(n, lease, &request)?;
             self.reference.take(n, lease.clone(), request.start);

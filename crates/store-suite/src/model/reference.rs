@@ -172,25 +172,26 @@ impl Reference {
         self.enter(self.jobs.len() - 1, due);
     }
 
-    /// A job that was accepted finds a prerequisite that did not complete.
-    pub fn doom(&mut self, n: usize) {
-        let ends: Vec<StateWord> = self.jobs[n]
-            .spec
-            .depends_on
-            .iter()
-            .filter_map(|id| self.find(*id))
-            .map(|n| self.jobs[n].state)
-            .collect();
-        let bad = ends.into_iter().find(|state| state.is_final() && *state != StateWord::Completed);
-        if let Some(state) = bad {
-            self.unmet(
-                n,
-                if state == StateWord::Cancelled {
-                    "prerequisite_cancelled"
-                } else {
-                    "prerequisite_failed"
-                },
-            );
+    /// Jobs that enter the queue and find a prerequisite that did not complete end at once, each for its
+    /// own reason; then their dependents are told.
+    pub fn doom(&mut self, jobs: &[usize]) {
+        let doomed: Vec<(usize, &str)> =
+            jobs.iter().filter_map(|n| Some((*n, self.reason_to_end(*n)?))).collect();
+        for (n, error) in &doomed {
+            self.jobs[*n].error = Some((*error).to_owned());
+            self.settle(*n, StateWord::Failed, EventKind::Failed);
+        }
+        for (n, _) in doomed {
+            self.tell_dependents(self.jobs[n].spec.id, StateWord::Failed, false);
+        }
+    }
+
+    fn reason_to_end(&self, n: usize) -> Option<&'static str> {
+        let prerequisites = self.jobs[n].spec.depends_on.iter().filter_map(|id| self.find(*id));
+        let mut states = prerequisites.map(|n| self.jobs[n].state);
+        match states.find(|state| state.is_final() && *state != StateWord::Completed)? {
+            StateWord::Cancelled => Some("prerequisite_cancelled"),
+            _ => Some("prerequisite_failed"),
         }
     }
 
@@ -201,13 +202,17 @@ impl Reference {
 
     /// A final state, and what it means for the dependents.
     fn end(&mut self, n: usize, state: StateWord, event: EventKind, cascade: bool) {
+        self.settle(n, state, event);
+        self.tell_dependents(self.jobs[n].spec.id, state, cascade);
+    }
+
+    fn settle(&mut self, n: usize, state: StateWord, event: EventKind) {
         let id = self.jobs[n].spec.id;
         self.kept.retain(|_, kept| kept.job != id);
         self.jobs[n].state = state;
         self.jobs[n].due = None;
         self.jobs[n].lease = None;
         self.jobs[n].story.push(event);
-        self.tell_dependents(id, state, cascade);
     }
 
     fn tell_dependents(&mut self, id: JobId, state: StateWord, cascade: bool) {
@@ -333,7 +338,7 @@ impl Reference {
 
     /// Takes back what lapsed and what gone workers held; ends what is overdue. Answers the three lists.
     pub fn reap(&mut self, gone: Option<WorkerId>) -> [Vec<JobId>; 3] {
-        let (mut requeued, mut aside, mut overdue) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut requeued, mut aside) = (Vec::new(), Vec::new());
         for n in 0..self.jobs.len() {
             let Some(lease) = self.jobs[n].lease.clone() else { continue };
             let lapsed = lease.until <= self.now;
@@ -350,7 +355,12 @@ impl Reference {
             let queued = self.jobs[n].state == StateWord::Queued;
             if queued { &mut requeued } else { &mut aside }.push(self.jobs[n].spec.id);
         }
-        // In the order of the deadlines: an end may end others.
+        [requeued, aside, self.end_overdue()]
+    }
+
+    /// Ends the jobs whose deadline has passed, in the order of their deadlines: an end may end others.
+    pub fn end_overdue(&mut self) -> Vec<JobId> {
+        let mut overdue = Vec::new();
         while let Some((_, n)) = self.next_overdue() {
             overdue.push(self.jobs[n].spec.id);
             if self.expires(n).is_some_and(|at| at <= self.now) {
@@ -360,7 +370,7 @@ impl Reference {
                 self.unmet(n, "dependency_timeout");
             }
         }
-        [requeued, aside, overdue]
+        overdue
     }
 
     fn expires(&self, n: usize) -> Option<Timestamp> {
@@ -426,11 +436,7 @@ impl Reference {
             let due = job.spec.run_at.filter(|at| *at > self.now);
             self.enter(*n, due);
         }
-        for n in &chosen {
-            if self.jobs[*n].state == StateWord::Queued {
-                self.doom(*n);
-            }
-        }
+        self.doom(&chosen);
         chosen.len() as u64
     }
 }

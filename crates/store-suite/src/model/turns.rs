@@ -2,7 +2,7 @@
 //! recounting, the rest of a rate kept for the costly job, and probes first.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use runcue_core::{
@@ -29,7 +29,8 @@ enum Fit {
     Yes,
     Closed,
     KeyHasNoRoom,
-    TooShort { rates: Vec<(ServiceName, Timestamp)>, key_too: bool },
+    /// With the instant at which each has room.
+    TooShort(Vec<(ServiceName, Timestamp)>),
 }
 
 impl Reference {
@@ -41,6 +42,7 @@ impl Reference {
                 self.jobs[n].due = None;
             }
         }
+        self.end_overdue();
         self.kept.retain(|_, kept| kept.until > now);
     }
 
@@ -110,10 +112,10 @@ impl Reference {
                     limits.max_concurrent.is_some_and(|max| self.in_use(name, Some(spec)) >= max);
             }
         }
-        match (rates.is_empty(), key_too) {
-            (true, false) => Fit::Yes,
-            (true, true) => Fit::KeyHasNoRoom,
-            (false, key_too) => Fit::TooShort { rates, key_too },
+        match (key_too, rates.is_empty()) {
+            (true, _) => Fit::KeyHasNoRoom,
+            (_, true) => Fit::Yes,
+            _ => Fit::TooShort(rates),
         }
     }
 
@@ -140,8 +142,9 @@ impl Reference {
         })
     }
 
-    /// The jobs that may be picked next.
-    pub fn next(&self, filter: &ClaimFilter) -> Vec<Answer> {
+    /// The jobs that may be picked next. Jobs that were passed over in this claim may or may not be looked
+    /// at again in it.
+    pub fn next(&self, filter: &ClaimFilter, passed: &HashSet<JobId>) -> Vec<Answer> {
         let mut heads = self.heads(filter.max_priority);
         heads.retain(|n| {
             let paused = self.groups.get(&self.jobs[*n].spec.group).is_some_and(|g| g.paused);
@@ -161,7 +164,9 @@ impl Reference {
         for order in self.orders() {
             let mut in_order = heads.clone();
             in_order.sort_by_key(|n| order.iter().position(|g| *g == self.jobs[*n].spec.group));
-            answers.extend(self.first_of(&in_order, &self.kept));
+            answers.push(self.first_of(&in_order, &self.kept));
+            in_order.retain(|n| !passed.contains(&self.jobs[*n].spec.id));
+            answers.push(self.first_of(&in_order, &self.kept));
         }
         answers.dedup();
         answers
@@ -174,9 +179,7 @@ impl Reference {
         for (name, group) in &self.groups {
             let own: Vec<usize> =
                 heads.iter().copied().filter(|n| self.jobs[*n].spec.group == *name).collect();
-            let certain = own.iter().position(|n| {
-                !matches!(self.fit(*n), Fit::KeyHasNoRoom | Fit::TooShort { key_too: true, .. })
-            });
+            let certain = own.iter().position(|n| self.fit(*n) != Fit::KeyHasNoRoom);
             let possible = &own[..certain.map_or(own.len(), |n| n + 1)];
             if !possible.is_empty() {
                 let with = |order: &Vec<_>, n: &usize| {
@@ -196,32 +199,26 @@ impl Reference {
         orders.into_iter().map(|order| order.into_iter().map(|place| place.2).collect()).collect()
     }
 
-    fn first_of(&self, order: &[usize], kept: &Kept) -> Vec<Answer> {
-        for (place, n) in order.iter().enumerate() {
+    fn first_of(&self, order: &[usize], kept: &Kept) -> Answer {
+        let mut kept = kept.clone();
+        for n in order {
             let fit = self.fit(*n);
             let probed = self.uses(*n).any(|(service, _)| self.wants_probe(service));
-            if probed || fit == Fit::Closed || self.is_kept_for_another(*n, kept) {
+            if probed || fit == Fit::Closed || self.is_kept_for_another(*n, &kept) {
                 continue;
             }
-            let behind = &order[place + 1..];
             match fit {
-                Fit::Yes => return vec![(Some(*n), kept.clone())],
+                Fit::Yes => return (Some(*n), kept),
                 Fit::KeyHasNoRoom | Fit::Closed => {}
-                Fit::TooShort { rates, key_too } => {
-                    let mut more = kept.clone();
+                Fit::TooShort(rates) => {
                     for (name, until) in rates {
                         let until = until.plus(Duration::from_secs(1));
-                        more.insert(name, KeptFor { job: self.jobs[*n].spec.id, until });
+                        kept.insert(name, KeptFor { job: self.jobs[*n].spec.id, until });
                     }
-                    let mut answers = self.first_of(behind, &more);
-                    if key_too {
-                        answers.extend(self.first_of(behind, kept));
-                    }
-                    return answers;
                 }
             }
         }
-        vec![(None, kept.clone())]
+        (None, kept)
     }
 
     /// The job is the claimer's.

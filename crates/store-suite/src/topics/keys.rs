@@ -65,6 +65,15 @@ pub async fn after_a_failure_a_second_job_takes_the_key_over(maker: impl Maker) 
     }
 }
 
+/// The first batch is sent again after that: it gets its own job, not its successor.
+pub async fn a_job_sent_again_answers_for_itself_even_after_a_takeover(maker: impl Maker) {
+    let s = Scene::new(&maker).await;
+    s.submit([keyed(1, "k")]).await;
+    end_badly(&s, StateWord::Cancelled).await;
+    s.submit([keyed(2, "k")]).await;
+    assert_eq!(again(&s, 1, AfterFailure::Resubmit).await.unwrap(), Submitted::Existing(id(1)));
+}
+
 /// With reject the second job is refused, with the job to retry.
 pub async fn after_a_failure_a_second_job_can_be_refused(maker: impl Maker) {
     for how in BAD_ENDS {
