@@ -66,11 +66,14 @@ impl Play {
         play
     }
 
-    /// The same through a new handle, where the store can.
-    pub async fn reopened(self, maker: &impl Maker) -> Self {
-        let store = maker.reopen(self.store.clone()).await;
-        let store = store.unwrap_or_else(|| self.store.clone());
-        Self { store, ..self }
+    /// The process dies and the store is opened again, where it can be. Answers whether something that is
+    /// not durable was forgotten.
+    pub async fn crash(&mut self, maker: &impl Maker) -> bool {
+        let Some(store) = maker.reopen(self.store.clone()).await else { return false };
+        self.store = store;
+        let forgotten = !self.reference.kept.is_empty();
+        self.reference.kept.clear();
+        forgotten
     }
 
     fn now(&self) -> Timestamp {

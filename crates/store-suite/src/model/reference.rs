@@ -215,7 +215,9 @@ impl Reference {
         self.jobs[n].story.push(event);
     }
 
+    /// The dependents of a job that ended, before theirs.
     fn tell_dependents(&mut self, id: JobId, state: StateWord, cascade: bool) {
+        let mut ended = Vec::new();
         for n in 0..self.jobs.len() {
             let job = &self.jobs[n];
             if job.state != StateWord::Queued || !job.spec.depends_on.contains(&id) {
@@ -227,11 +229,21 @@ impl Reference {
                 }
                 StateWord::Completed => {}
                 StateWord::Cancelled if cascade => {
-                    self.end(n, StateWord::Cancelled, EventKind::Cancelled, true);
+                    self.settle(n, StateWord::Cancelled, EventKind::Cancelled);
+                    ended.push(n);
                 }
-                StateWord::Cancelled => self.unmet(n, "prerequisite_cancelled"),
-                _ => self.unmet(n, "prerequisite_failed"),
+                _ => {
+                    let cancelled = state == StateWord::Cancelled;
+                    let word =
+                        if cancelled { "prerequisite_cancelled" } else { "prerequisite_failed" };
+                    self.jobs[n].error = Some(word.to_owned());
+                    self.settle(n, StateWord::Failed, EventKind::Failed);
+                    ended.push(n);
+                }
             }
+        }
+        for n in ended {
+            self.tell_dependents(self.jobs[n].spec.id, self.jobs[n].state, cascade);
         }
     }
 

@@ -81,8 +81,7 @@ impl Reference {
     }
 
     fn fit(&self, n: usize) -> Fit {
-        let spec = &self.jobs[n].spec;
-        let (mut rates, mut key_too) = (Vec::new(), false);
+        let mut rates = Vec::new();
         for (service, units) in self.uses(n) {
             let name = &service.spec.name;
             let full =
@@ -107,16 +106,21 @@ impl Reference {
                     ));
                 }
             }
-            if let (Some(limits), Some(_)) = (Self::key_limits(service), &spec.key) {
-                key_too |=
-                    limits.max_concurrent.is_some_and(|max| self.in_use(name, Some(spec)) >= max);
-            }
         }
-        match (key_too, rates.is_empty()) {
+        match (self.key_has_no_room(n), rates.is_empty()) {
             (true, _) => Fit::KeyHasNoRoom,
             (_, true) => Fit::Yes,
             _ => Fit::TooShort(rates),
         }
+    }
+
+    fn key_has_no_room(&self, n: usize) -> bool {
+        let spec = &self.jobs[n].spec;
+        spec.key.is_some()
+            && self.uses(n).any(|(service, _)| {
+                let slots = Self::key_limits(service).and_then(|limits| limits.max_concurrent);
+                slots.is_some_and(|max| self.in_use(&service.spec.name, Some(spec)) >= max)
+            })
     }
 
     /// The first instant at which no more than so many units count.
@@ -179,7 +183,7 @@ impl Reference {
         for (name, group) in &self.groups {
             let own: Vec<usize> =
                 heads.iter().copied().filter(|n| self.jobs[*n].spec.group == *name).collect();
-            let certain = own.iter().position(|n| self.fit(*n) != Fit::KeyHasNoRoom);
+            let certain = own.iter().position(|n| !self.key_has_no_room(*n));
             let possible = &own[..certain.map_or(own.len(), |n| n + 1)];
             if !possible.is_empty() {
                 let with = |order: &Vec<_>, n: &usize| {
