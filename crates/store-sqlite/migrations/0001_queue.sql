@@ -26,6 +26,7 @@ CREATE TABLE job (
     start_by         INTEGER,
     cancel_requested INTEGER NOT NULL DEFAULT 0,
     has_dependents   INTEGER NOT NULL DEFAULT 0,
+    has_outcome      INTEGER NOT NULL DEFAULT 0,
     units            TEXT
 ) STRICT;
 

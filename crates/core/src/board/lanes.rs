@@ -88,6 +88,11 @@ impl Board {
 
     /// A job of a lane is no longer ready.
     pub fn remove(&mut self, id: LaneId, seq: Seq) {
+        if !self.kept.is_empty() {
+            let before = self.kept.len();
+            self.kept.retain(|_, kept| kept.lane != id || kept.rank.1 != seq);
+            self.freed += u64::from(self.kept.len() < before);
+        }
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let place = match lane.heads.front() {
             Some(front) if front.seq == seq => Some(0),
@@ -95,11 +100,6 @@ impl Board {
         };
         let Some(place) = place else { return };
         lane.heads.remove(place);
-        if !self.kept.is_empty() {
-            let before = self.kept.len();
-            self.kept.retain(|_, kept| kept.lane != id || kept.rank.1 != seq);
-            self.freed += u64::from(self.kept.len() < before);
-        }
         if lane.heads.is_empty() && lane.more {
             self.hungry.push(id);
         }

@@ -86,6 +86,10 @@ impl<T: Tables> Machine<T> {
         let mut first: HashMap<&str, JobId> = HashMap::new();
         for (index, spec) in batch.jobs.iter().enumerate() {
             let Some(key) = &spec.idempotency_key else { continue };
+            // A job that is sent again after a lost reply answers for itself.
+            if self.tables.seq_of(spec.id)?.is_some() {
+                continue;
+            }
             if let Some(id) = first.get(key.as_str()) {
                 checked.known[index] = Some(*id);
                 continue;
