@@ -4,7 +4,7 @@
 //! A store crate hands over constructors and gets one named test per sentence of the contract. In its
 //! `tests/all/main.rs`:
 //!
-//! ```ignore
+//! ```text
 //! use std::sync::{Arc, Mutex};
 //!
 //! use async_trait::async_trait;
@@ -59,6 +59,11 @@ use runcue_store::Store;
 pub trait Maker: Send + Sync {
     /// A fresh, empty store.
     async fn open(&self) -> Arc<dyn Store>;
+
+    /// Whether the data outlives a handle.
+    fn is_durable(&self) -> bool {
+        true
+    }
 
     /// The data of the store that was opened last, through a new handle; the old one is gone without
     /// having been closed, as after a crash. Nothing if the store forgets with its process.

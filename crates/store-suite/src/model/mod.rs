@@ -3,6 +3,7 @@
 //!
 //! `RUNCUE_MODEL_CASES` raises the number of histories.
 
+mod compare;
 mod history;
 mod play;
 mod reference;

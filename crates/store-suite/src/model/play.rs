@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use runcue_core::breaker::Breaker;
 use runcue_core::{
-    ErrorKind, EventKind, JobFilter, JobId, JobSpec, Lease, ServiceSpec, State, StateWord,
-    Timestamp, Use, WorkerId,
+    ErrorKind, EventKind, JobFilter, JobId, JobSpec, Lease, ServiceSpec, StateWord, Timestamp, Use,
+    WorkerId,
 };
 use runcue_store::{
-    ClaimRequest, Extend, Extended, Finish, Finished, Outcome, Store, SubmitBatch, Submitted,
+    ClaimRequest, Extend, Extended, Finish, Finished, MemoryStore, Outcome, Store, SubmitBatch,
+    Submitted,
 };
 
+use super::compare::agree;
 use super::history::{End, Limits, NewJob, Step};
 use super::reference::{Bad, Circuit, Reference, Service};
 use crate::Maker;
@@ -26,13 +27,13 @@ pub type Answer = String;
 
 /// A store and its reference.
 pub struct Play {
-    store: Arc<dyn Store>,
-    reference: Reference,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) reference: Reference,
     batches: Vec<Vec<JobSpec>>,
     leases: Vec<Lease>,
     next_job: u128,
-    last_event: u64,
-    stories: BTreeMap<JobId, Vec<EventKind>>,
+    pub(super) last_event: u64,
+    pub(super) stories: BTreeMap<JobId, Vec<EventKind>>,
 }
 
 fn group_of(n: u8) -> Option<runcue_core::GroupName> {
@@ -69,14 +70,19 @@ impl Play {
     /// The process dies and the store is opened again, where it can be. Answers whether something that is
     /// not durable was forgotten.
     pub async fn crash(&mut self, maker: &impl Maker) -> bool {
-        let Some(store) = maker.reopen(self.store.clone()).await else { return false };
-        self.store = store;
+        if !maker.is_durable() {
+            return false;
+        }
+        // The old handle is really gone: nothing here holds it any more.
+        let old = std::mem::replace(&mut self.store, Arc::new(MemoryStore::new()));
+        self.store = maker.reopen(old).await.expect("a durable store can be opened again");
         let forgotten = !self.reference.kept.is_empty();
         self.reference.kept.clear();
         forgotten
     }
 
-    fn now(&self) -> Timestamp {
+    /// Now.
+    pub(super) fn now(&self) -> Timestamp {
         self.reference.now
     }
 
@@ -418,124 +424,8 @@ impl Play {
         let answer = self.store.set_group_paused(self.now(), name, paused).await.unwrap();
         agree("paused", &answer, &expected)
     }
-
-    /// Everything that can be seen.
-    async fn compare(&mut self) -> Result<(), String> {
-        let ids: Vec<JobId> = self.reference.jobs.iter().map(|job| job.spec.id).collect();
-        let jobs = self.store.get(ids).await.unwrap();
-        for (n, job) in jobs.into_iter().enumerate() {
-            let Some(job) = job else { return Err(format!("job {} is missing", n + 1)) };
-            self.compare_job(n, &job)?;
-        }
-        self.compare_counts().await?;
-        self.compare_services().await?;
-        self.compare_stories().await?;
-        let findings = self.store.check(self.now()).await.unwrap();
-        let lowered = |text: &&String| {
-            !text.contains("more than its limit") && !text.contains("window that allows")
-        };
-        match findings.iter().find(lowered) {
-            Some(finding) => Err(format!("the store's own check says: {finding}")),
-            None => Ok(()),
-        }
-    }
-
-    fn compare_job(&self, n: usize, job: &runcue_core::Job) -> Result<(), String> {
-        let reference = &self.reference.jobs[n];
-        let (life, name) = (&job.life, job.id().as_u128());
-        let state = match reference.state {
-            StateWord::Queued => State::Queued(self.reference.wait(n)),
-            StateWord::Leased => State::Leased(reference.lease.clone().unwrap()),
-            StateWord::Running => State::Running(reference.lease.clone().unwrap()),
-            StateWord::Completed => State::Completed,
-            StateWord::Failed => State::Failed,
-            StateWord::Cancelled => State::Cancelled,
-            StateWord::Quarantined => State::Quarantined,
-        };
-        agree(&format!("state of job {name}"), &life.state, &state)?;
-        let counts = (life.attempt, life.earlier_attempts, life.crashes, life.cancel_requested);
-        let expected =
-            (reference.attempt, reference.earlier, reference.crashes, reference.cancel_requested);
-        agree(&format!("attempts of job {name}"), &counts, &expected)?;
-        agree(&format!("error of job {name}"), &life.last_error, &reference.error)?;
-        Ok(())
-    }
-
-    async fn compare_counts(&self) -> Result<(), String> {
-        let stats = self.store.stats(self.now()).await.unwrap();
-        agree("counts", &stats.counts, &self.reference.counts(None))?;
-        let waiting = |wanted: fn(runcue_core::Wait) -> bool| {
-            let jobs = 0..self.reference.jobs.len();
-            let queued = jobs.filter(|n| self.reference.jobs[*n].state == StateWord::Queued);
-            queued.filter(|n| wanted(self.reference.wait(*n))).count() as u64
-        };
-        let delayed = waiting(|wait| matches!(wait, runcue_core::Wait::Until(_)));
-        let blocked = waiting(|wait| matches!(wait, runcue_core::Wait::Prerequisites(_)));
-        agree("delayed and blocked", &(stats.delayed, stats.blocked), &(delayed, blocked))?;
-        for info in self.store.groups().await.unwrap() {
-            let group = self.reference.groups.get(&info.name).cloned().unwrap_or_default();
-            let what = format!("group {:?}", info.name);
-            let counts = self.reference.counts(Some(&info.name));
-            agree(&what, &(info.paused, info.counts), &(group.paused, counts))?;
-            if info.counts.queued > 0 {
-                agree(&format!("turn of {what}"), &info.turn, &group.turn)?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn compare_services(&self) -> Result<(), String> {
-        for info in self.store.services(self.now()).await.unwrap() {
-            let service = &self.reference.services[&info.spec.name];
-            let name = &info.spec.name;
-            agree(&format!("slots of {name}"), &info.in_use, &self.reference.in_use(name, None))?;
-            let used: Vec<u64> = info.used.iter().map(|(_, used)| *used).collect();
-            let rates = service.spec.rates.iter();
-            let counted: Vec<u64> =
-                rates.map(|rate| self.reference.used(service, rate.window, None)).collect();
-            agree(&format!("use of {name}"), &used, &counted)?;
-            let circuit = match info.breaker {
-                Breaker::Closed { failures } => Circuit::Closed(failures),
-                Breaker::Open { until } => Circuit::Open(until),
-                Breaker::HalfOpen { probe } => Circuit::Probing(probe),
-            };
-            agree(&format!("circuit of {name}"), &circuit, &service.circuit)?;
-            let held = Some(service.held_until).filter(|until| *until > self.now());
-            agree(&format!("hold of {name}"), &info.held_until, &held)?;
-        }
-        Ok(())
-    }
-
-    async fn compare_stories(&mut self) -> Result<(), String> {
-        for event in self.store.events(self.last_event, 100_000).await.unwrap() {
-            if event.seq != self.last_event + 1 {
-                return Err(format!("event {} follows {}", event.seq, self.last_event));
-            }
-            self.last_event = event.seq;
-            if let Some(job) = event.job {
-                self.stories.entry(job).or_default().push(event.kind);
-            }
-        }
-        for job in &self.reference.jobs {
-            let id = job.spec.id;
-            let told = self.stories.get(&id).cloned().unwrap_or_default();
-            agree(&format!("story of job {}", id.as_u128()), &told, &job.story)?;
-        }
-        Ok(())
-    }
 }
 
 fn task_of(n: u8) -> runcue_core::TaskName {
     task(["build", "test"][usize::from(n)])
-}
-
-fn agree<T: PartialEq + std::fmt::Debug>(
-    what: &str,
-    got: &T,
-    expected: &T,
-) -> Result<Answer, String> {
-    if got == expected {
-        return Ok(format!("{got:?}"));
-    }
-    Err(format!("{what}: the store says {got:?}, the reference {expected:?}"))
 }

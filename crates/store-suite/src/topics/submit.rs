@@ -124,7 +124,7 @@ pub async fn a_batch_may_add_to_known_jobs(maker: impl Maker) {
 /// Ten thousand jobs in one call, a tenth of them dependents.
 pub async fn ten_thousand_jobs_go_in_at_once(maker: impl Maker) {
     let s = Scene::new(&maker).await;
-    let each = |n: u128| if n % 10 == 0 { job_after(n, &[n - 1]) } else { job(n) };
+    let each = |n: u128| if n.is_multiple_of(10) { job_after(n, &[n - 1]) } else { job(n) };
     s.submit((1..=10_000).map(each)).await;
     let stats = s.store.stats(s.now).await.unwrap();
     assert_eq!((stats.counts.queued, stats.blocked), (10_000, 1_000));

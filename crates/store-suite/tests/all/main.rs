@@ -14,6 +14,10 @@ impl Maker for Memory {
         Arc::new(MemoryStore::new())
     }
 
+    fn is_durable(&self) -> bool {
+        false
+    }
+
     async fn reopen(&self, _: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
         None
     }
