@@ -89,17 +89,18 @@ pub(crate) async fn claim(
     now: Timestamp,
     max: usize,
 ) -> Result<Vec<Arc<Running>>> {
-    let Some(filter) = shared.filter() else { return Ok(Vec::new()) };
     if max == 0 {
         return Ok(Vec::new());
     }
-    let news = *shared.news.borrow();
+    let Some(filter) = shared.filter() else {
+        shared.note_wakes(|wakes| wakes.claims += 1);
+        return Ok(Vec::new());
+    };
     let claimed = ask(shared, now, filter, max).await?;
     let waits = claimed.wake.is_some() && claimed.jobs.len() < max;
     shared.note_wakes(|wakes| {
         wakes.claim = claimed.wake;
         wakes.claims += 1;
-        wakes.news = news;
     });
     if waits {
         shared.look_at_status.notify_one();

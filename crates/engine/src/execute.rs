@@ -162,3 +162,46 @@ fn report(shared: &Shared, running: &Arc<Running>, outcome: Option<Outcome>) {
         None => shared.running.remove([running]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use runcue_core::{Rate, ServiceName, ServiceSpec, StateWord};
+
+    use super::*;
+    use crate::dispatch::{claim, run_one};
+    use crate::{NewJob, Task, testing};
+
+    /// Claims a job of a rated service, lets that much time pass, and runs it.
+    async fn started_after(pause: Duration) -> (usize, runcue_core::Job) {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&runs);
+        let task = Task::new("t").unwrap().service("api").unwrap().handler(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async { Ok(()) }
+        });
+        let rates = vec![Rate { limit: 5, window: Duration::from_secs(60) }];
+        let api = ServiceSpec { rates, ..ServiceSpec::new(ServiceName::new("api").unwrap()) };
+        let cue = testing::cue().service(api).task(task).build().await.unwrap();
+        let id = cue.submit(NewJob::of("t")).await.unwrap();
+        let shared = cue.shared();
+        let held = claim(shared, shared.clock.now(), 1).await.unwrap();
+        tokio::time::sleep(pause).await;
+        for running in held {
+            run_one(Arc::clone(shared), running).await;
+        }
+        shared.completer.run_once(shared, shared.clock.now()).await.unwrap();
+        (runs.load(Ordering::Relaxed), cue.get(id).await.unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_of_a_rated_service_that_would_start_late_goes_back() {
+        let (runs, job) = started_after(Duration::from_millis(30)).await;
+        assert_eq!(runs, 0);
+        assert_eq!((job.life.state.word(), job.life.attempt), (StateWord::Queued, 0));
+        let (runs, job) = started_after(Duration::from_millis(20)).await;
+        assert_eq!(runs, 1);
+        assert_eq!(job.life.state.word(), StateWord::Completed);
+    }
+}

@@ -1,6 +1,7 @@
 //! Output of running jobs on its way to the store: gathered, joined, and sent a few times a second.
 //! Bounded: a job that writes faster than the store takes loses its oldest unsent output, and is told so.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,9 @@ use crate::shared::Shared;
 const EVERY: Duration = Duration::from_millis(250);
 /// The most unsent bytes of one job.
 const PER_JOB: usize = 256 * 1024;
-/// The most unsent bytes of all jobs.
+/// Pieces of one stream are joined up to about this many bytes.
+const PIECE: usize = 16 * 1024;
+/// The most unsent bytes of all jobs, give or take a piece of each.
 const IN_ALL: usize = 16 * 1024 * 1024;
 
 /// Unsent output.
@@ -27,8 +30,17 @@ pub(crate) struct Logs {
 
 #[derive(Debug, Default)]
 struct Unsent {
-    chunks: Vec<LogChunk>,
+    jobs: BTreeMap<Token, JobOutput>,
     bytes: usize,
+}
+
+/// What one attempt has written since the last round, oldest first.
+#[derive(Debug)]
+struct JobOutput {
+    lease: Lease,
+    pieces: VecDeque<(LogStream, String)>,
+    bytes: usize,
+    dropped: bool,
 }
 
 impl Logs {
@@ -48,9 +60,8 @@ impl Logs {
     }
 
     fn take(&self) -> Vec<LogChunk> {
-        let mut unsent = self.unsent();
-        unsent.bytes = 0;
-        std::mem::take(&mut unsent.chunks)
+        let unsent = std::mem::take(&mut *self.unsent());
+        unsent.jobs.into_values().flat_map(JobOutput::into_chunks).collect()
     }
 
     /// Sends what there is. Output is worth less than the work: what cannot be sent is dropped, with a
@@ -87,38 +98,57 @@ impl Logs {
 impl Unsent {
     /// Adds a text and says whether it is the first.
     fn add(&mut self, lease: &Lease, stream: LogStream, text: String) -> bool {
-        let first = self.chunks.is_empty();
-        self.bytes += text.len();
-        match self.chunks.last_mut() {
-            Some(last)
-                if last.token == lease.token
-                    && last.stream == stream
-                    && last.text.len() + text.len() <= PER_JOB =>
-            {
-                last.text.push_str(&text);
-            }
-            _ => self.chunks.push(chunk(lease, stream, text)),
-        }
-        self.shorten(lease.token);
+        let first = self.jobs.is_empty();
+        let fair = if self.bytes > IN_ALL { IN_ALL / self.jobs.len().max(1) } else { PER_JOB };
+        let output = self.jobs.entry(lease.token).or_insert_with(|| JobOutput::new(lease));
+        self.bytes -= output.bytes;
+        output.add(stream, text);
+        output.shorten(fair.min(PER_JOB));
+        self.bytes += output.bytes;
         first
     }
+}
 
-    /// Drops a job's oldest output when it has too much, or when all have.
-    fn shorten(&mut self, token: Token) {
-        let own: usize = if self.bytes > PER_JOB {
-            self.chunks.iter().filter(|c| c.token == token).map(|c| c.text.len()).sum()
-        } else {
-            0
-        };
-        if own <= PER_JOB && self.bytes <= IN_ALL {
-            return;
+impl JobOutput {
+    fn new(lease: &Lease) -> Self {
+        Self { lease: lease.clone(), pieces: VecDeque::new(), bytes: 0, dropped: false }
+    }
+
+    fn add(&mut self, stream: LogStream, text: String) {
+        self.bytes += text.len();
+        match self.pieces.back_mut() {
+            Some((last, joined)) if *last == stream && joined.len() < PIECE => {
+                joined.push_str(&text);
+            }
+            _ => self.pieces.push_back((stream, text)),
         }
-        if let Some(oldest) = self.chunks.iter_mut().find(|c| c.token == token) {
-            self.bytes -= oldest.text.len();
-            oldest.stream = LogStream::Note;
-            oldest.text = "[output dropped: it came faster than it could be kept]\n".to_owned();
-            self.bytes += oldest.text.len();
+    }
+
+    /// Drops the oldest pieces beyond a bound; the latest one stays, cut if it alone is too long.
+    fn shorten(&mut self, most: usize) {
+        while self.bytes > most && self.pieces.len() > 1 {
+            let gone = self.pieces.pop_front().map_or(0, |(_, text)| text.len());
+            self.bytes -= gone;
+            self.dropped = true;
         }
+        if let Some((_, text)) = self.pieces.front_mut()
+            && self.bytes > most
+        {
+            let mut cut = text.len() - most;
+            while !text.is_char_boundary(cut) {
+                cut += 1;
+            }
+            text.drain(..cut);
+            self.bytes -= cut;
+            self.dropped = true;
+        }
+    }
+
+    fn into_chunks(self) -> impl Iterator<Item = LogChunk> {
+        let note = "[output dropped: it came faster than it could be kept]\n".to_owned();
+        let note = self.dropped.then_some((LogStream::Note, note));
+        let lease = self.lease;
+        note.into_iter().chain(self.pieces).map(move |(stream, text)| chunk(&lease, stream, text))
     }
 }
 
@@ -171,7 +201,7 @@ mod tests {
         }
         let chunks = logs.take();
         let bytes: usize = chunks.iter().map(|chunk| chunk.text.len()).sum();
-        assert!(bytes <= 2 * PER_JOB, "{bytes}");
+        assert!(bytes <= PER_JOB + 100, "{bytes}");
         assert!(chunks[0].text.starts_with("[output dropped"));
     }
 }

@@ -83,9 +83,8 @@ pub(crate) struct Shared {
 pub(crate) struct Wakes {
     pub(crate) claim: Option<Timestamp>,
     pub(crate) reap: Option<Timestamp>,
-    /// Claims made so far, and the news each of them knew.
+    /// Claims made so far.
     pub(crate) claims: u64,
-    pub(crate) news: u64,
 }
 
 impl Shared {

@@ -22,6 +22,7 @@
 //! Use `#[tokio::test(start_paused = true)]`, so that waiting takes no time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use runcue_core::Timestamp;
 use runcue_store::MemoryStore;
@@ -110,20 +111,31 @@ impl Cue {
     async fn drain_started(&self) -> Result<()> {
         let shared = self.shared();
         let mut news = shared.news.subscribe();
+        // The latest event and the claims made when nothing ran any more.
+        let mut quiet: Option<(u64, u64)> = None;
         let mut fruitless = 0;
         loop {
             news.mark_unchanged();
-            let before = shared.wakes();
+            let last = shared.ask(shared.store.last_event()).await?;
             let counts = self.stats().await?.counts;
-            if counts.live() == 0 && shared.completer.is_idle() {
+            let settled = shared.completer.is_idle();
+            if counts.live() == 0 && settled {
                 return Ok(());
             }
-            let waiting = counts.leased + counts.running == 0 && shared.completer.is_idle();
-            // The dispatcher has looked since the latest news, and found nothing.
-            let looked = before.news >= *shared.news.borrow();
-            fruitless = if waiting && looked { fruitless + 1 } else { 0 };
-            if waiting && looked && self.next_wake(fruitless).is_none() {
-                return Ok(());
+            let claims = shared.wakes().claims;
+            quiet = match quiet {
+                _ if counts.leased + counts.running > 0 || !settled => None,
+                Some((event, since)) if event == last => Some((event, since)),
+                _ => Some((last, claims)),
+            };
+            // The first claim may have begun before that; the second has looked at what we looked at.
+            let looked = quiet.is_some_and(|(_, since)| claims >= since + 2);
+            fruitless = if looked { fruitless + 1 } else { 0 };
+            if looked || quiet.is_some() && shared.slots.load(Ordering::Relaxed) == 0 {
+                reap::run_once(shared, shared.clock.now()).await?;
+                if self.next_wake(fruitless).is_none() {
+                    return Ok(());
+                }
             }
             tokio::select! {
                 biased;
