@@ -95,13 +95,10 @@ pub(crate) async fn submit(
         news.mark_unchanged();
         let answer = shared.ask(shared.store.submit(shared.clock.now(), batch.clone())).await;
         look(shared, answer.is_err()).await;
-        let max = match answer {
-            Err(StoreError::Full { max, block: true, .. }) => max,
+        match answer {
+            // A batch that would not fit into the empty queue either waits for nothing.
+            Err(StoreError::Full { max, block: true, .. }) if batch.jobs.len() as u64 <= max => {}
             answer => return Ok(answer?),
-        };
-        if batch.jobs.len() as u64 > max {
-            // It would not fit into the empty queue either.
-            return Err(answer.expect_err("it was full").into());
         }
         tokio::select! {
             biased;

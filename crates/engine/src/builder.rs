@@ -246,8 +246,11 @@ impl CueBuilder {
             );
             return Err(Error::Setting { setting: "heartbeat", why });
         }
-        for task in self.tasks.iter().filter(|task| task.handler.is_none()) {
-            return Err(Error::NoHandler { task: task.spec.name.clone() });
+        for (n, task) in self.tasks.iter().enumerate() {
+            task.runner()?;
+            if self.tasks[..n].iter().any(|other| other.spec.name == task.spec.name) {
+                return Err(Error::TwiceDefined { task: task.spec.name.clone() });
+            }
         }
         let named = &settings.filter.tasks;
         let has =

@@ -270,16 +270,16 @@ mod tests {
     #[tokio::test]
     async fn callbacks_that_always_hang_do_not_pile_up_threads() {
         let (callbacks, metrics) = (Callbacks::default(), Arc::new(Metrics::default()));
-        let gate = Arc::new(Mutex::new(()));
-        let shut = gate.lock().unwrap();
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
         for _ in 0..THREADS {
             let gate = Arc::clone(&gate);
-            let hang = call(move || drop(gate.lock()));
+            let hang = call(move || gate.lock().unwrap().recv().unwrap_or(()));
             assert_eq!(callbacks.round(&metrics, vec![hang]).await, [None]);
         }
         assert_eq!(callbacks.round(&metrics, vec![call(|| ())]).await, [None], "all are busy");
         assert_eq!(callbacks.threads.started.load(Ordering::Relaxed), THREADS);
-        drop(shut);
+        drop(release);
         while callbacks.threads.idle().is_empty() {
             std::thread::yield_now();
         }

@@ -114,7 +114,10 @@ impl Cue {
         let bye = shared.store.remove_worker(shared.clock.now(), shared.worker.id);
         match timeout(GOODBYE, shared.ask(bye)).await {
             Ok(answer) => Ok(answer?),
-            Err(_) => Ok(tracing::warn!("the store did not take in the goodbye")),
+            Err(_) => {
+                tracing::warn!("the store did not take in the goodbye");
+                Ok(())
+            }
         }
     }
 

@@ -1,8 +1,10 @@
 //! Subprocesses, in real time.
 
+use std::sync::Arc;
+
 use runcue_core::StateWord;
-use runcue_engine::{Cue, NewJob, Task};
-use runcue_process::CommandSpec;
+use runcue_engine::{Cue, JobExt, NewJob, Task};
+use runcue_process::{CommandSpec, ProcessPool};
 use runcue_store::{LogStream, MemoryStore};
 use serde_json::Value;
 
@@ -78,4 +80,40 @@ async fn a_command_can_report_progress_a_result_and_a_rate_limit() {
     let id = cue.submit(NewJob::of("sh")).await.unwrap();
     let result: Value = cue.result(id).await.unwrap();
     assert_eq!(result["result"]["rows"], 12);
+}
+
+/// A pool worker in a few lines of shell: answers, fails or dies as it is told.
+const WORKER: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/')
+  case "$line" in
+    *'"target":"die"'*) echo out of memory >&2; exit 9 ;;
+    *'"target":"no"'*) echo "{\"id\":\"$id\",\"error\":\"bad input\",\"kind\":\"permanent\"}" ;;
+    *) echo "{\"id\":\"$id\",\"result\":$$}" ;;
+  esac
+done
+"#;
+
+#[tokio::test]
+async fn a_pool_keeps_its_workers_and_survives_their_crashes() {
+    let pool = Arc::new(ProcessPool::new(CommandSpec::shell(WORKER.to_owned()), 1, secs(30)));
+    let task = Task::new("t").unwrap().retry(retry(1)).pool(Arc::clone(&pool));
+    let cue = Cue::builder(MemoryStore::new()).task(task).build().await.unwrap();
+    cue.start();
+    let run = async |target: &str| {
+        let id = cue.submit(NewJob::of("t").target(target)).await.unwrap();
+        cue.wait(id).await.unwrap()
+    };
+    let first: u32 = run("go").await.result().unwrap();
+    assert_eq!(run("go").await.result::<u32>().unwrap(), first, "the same process");
+    let refused = run("no").await;
+    assert_eq!(
+        (word(&refused), refused.life.last_error.as_deref()),
+        (StateWord::Failed, Some("bad input"))
+    );
+    let crashed = run("die").await;
+    assert_eq!(crashed.life.last_error.as_deref(), Some("the worker crashed: out of memory"));
+    assert_ne!(run("go").await.result::<u32>().unwrap(), first, "a new one");
+    cue.stop().await.unwrap();
+    pool.close().await;
 }

@@ -69,7 +69,7 @@ async fn a_panic_is_a_transient_failure_and_the_engine_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn params_that_do_not_fit_fail_for_good() {
-    let task = Task::new("t").unwrap().handler(|work| async move { Ok(work.params::<u32>()?) });
+    let task = Task::new("t").unwrap().handler(|work| async move { work.params::<u32>() });
     let cue = testing::cue().task(task).build().await.unwrap();
     let id = cue.submit(NewJob::of("t").params("text").unwrap()).await.unwrap();
     cue.run_inline().await.unwrap();

@@ -90,6 +90,8 @@ async fn settings_that_make_no_sense_are_refused_with_the_reason() {
     assert!(late.err().unwrap().to_string().contains("too seldom"));
     let bare = testing::cue().task(Task::new("t").unwrap()).build().await;
     assert!(matches!(bare.err().unwrap(), Error::NoHandler { .. }));
+    let twice = testing::cue().task(quick("t")).task(quick("t")).build().await;
+    assert!(matches!(twice.err().unwrap(), Error::TwiceDefined { .. }));
 }
 
 fn on_sqlite(path: &std::path::Path) -> Arc<dyn Store> {
