@@ -1,7 +1,8 @@
 //! The model test: random histories on a store, compared after every step with a naive reference that
 //! looks at every job and recounts every window, and with the memory store.
 //!
-//! `RUNCUE_MODEL_CASES` raises the number of histories.
+//! `RUNCUE_MODEL_CASES` raises the number of histories. The seed of one that disagrees is written to
+//! `tests/all/model-seeds.txt` of the crate under test, to be committed with the fix.
 
 mod compare;
 mod history;
@@ -9,20 +10,27 @@ mod play;
 mod reference;
 mod turns;
 
-use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
 
 use history::{History, Step};
 use play::Play;
 
 use crate::Maker;
 
+/// Where a store crate keeps the seeds of histories that once disagreed; they are played first.
+const SEEDS: &str = "tests/all/model-seeds.txt";
+
 /// Plays so many random histories on stores of a maker; panics with the shortest that disagrees.
 pub fn random_histories_agree(maker: &impl Maker, cases: u32) {
     let cases = std::env::var("RUNCUE_MODEL_CASES").map_or(cases, |text| text.parse().unwrap());
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let config =
-        Config { cases, failure_persistence: None, max_shrink_iters: 4_000, ..Config::default() };
+    let config = Config {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(SEEDS))),
+        max_shrink_iters: 4_000,
+        ..Config::default()
+    };
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&history::any_history(), |history| {
         let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
