@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use runcue_core::board::{Board, Head, Pass};
 use runcue_core::breaker::{Breaker, Verdict};
 use runcue_core::{
@@ -41,7 +42,7 @@ impl Table {
             turns: HashMap::new(),
             paused_groups: HashSet::new(),
             paused_queues: HashSet::new(),
-            kept: BTreeMap::new(),
+            kept: vec![BTreeMap::new()],
             served: 0,
             now: at(1_000_000),
         };
@@ -56,7 +57,7 @@ impl Table {
     }
 
     fn define(&mut self, spec: ServiceSpec) {
-        self.model.kept.clear();
+        self.model.free(|_| false);
         self.board.define_service(spec.clone());
         let breaker = Breaker::default();
         match self.model.services.iter_mut().find(|service| service.spec.name == spec.name) {
@@ -100,7 +101,7 @@ impl Table {
             Step::Remove { nth } => {
                 if let Some(n) = self.pick(*nth, false) {
                     let job = self.model.jobs.remove(n);
-                    self.model.kept.retain(|_, kept| kept.seq != job.seq);
+                    self.model.free(|kept| kept.seq != job.seq);
                     self.board.remove(lane_id(job.lane), job.seq);
                 }
             }
@@ -163,7 +164,7 @@ impl Table {
         let now = self.model.now;
         self.feed();
         let mut pass = self.board.begin(now, &filter, None);
-        self.model.kept.retain(|_, kept| kept.until > now);
+        self.model.free(|kept| kept.until > now);
         let mut passed = HashSet::new();
         for n in 0..max {
             self.feed();
@@ -174,11 +175,15 @@ impl Table {
             self.board.check_invariants();
             let allowed = self.model.next(&filter, &passed);
             let seq = pick.as_ref().map(|pick| pick.head.seq);
-            let Some((_, kept)) = allowed.iter().find(|(allowed, _)| *allowed == seq) else {
-                panic!("pick {n}: {seq:?}, but {allowed:?} is next");
-            };
-            self.model.kept.clone_from(kept);
-            passed.extend(kept.values().map(|kept| kept.seq));
+            assert!(
+                allowed.iter().any(|(allowed, _)| *allowed == seq),
+                "pick {n}: {seq:?}, but {allowed:?} is next"
+            );
+            let agreeing = allowed.into_iter().filter(|(allowed, _)| *allowed == seq);
+            self.model.kept = agreeing.map(|(_, kept)| kept).collect();
+            self.model.kept.dedup();
+            let kept = self.model.kept.iter().flat_map(BTreeMap::values);
+            passed.extend(kept.map(|kept| kept.seq));
             let (Some(pick), Some(seq)) = (pick, seq) else { break };
             let token = self.board.next_token();
             self.board.taken(&pick, id_of(seq), token, now, now);
@@ -220,7 +225,7 @@ fn lane_id(n: usize) -> LaneId {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_pick_is_the_one_a_look_at_every_job_would_make(

@@ -43,7 +43,8 @@ pub struct Model {
     pub turns: HashMap<Option<GroupName>, u64>,
     pub paused_groups: HashSet<Option<GroupName>>,
     pub paused_queues: HashSet<QueueName>,
-    pub kept: KeptRates,
+    /// What may be kept: all that agrees with the picks so far.
+    pub kept: Vec<KeptRates>,
     pub served: u64,
     pub now: Timestamp,
 }
@@ -176,11 +177,30 @@ impl Model {
     /// whether lanes whose key has no room were looked at before.
     /// Jobs that were passed over in this claim may or may not be looked at again in it.
     pub fn next(&self, filter: &ClaimFilter, passed: &HashSet<Seq>) -> Vec<Answer> {
-        let kept = &self.kept;
+        let each = self.kept.iter().flat_map(|kept| self.next_with(filter, passed, kept));
+        each.collect()
+    }
+
+    /// Nothing is kept for the jobs that this says no to.
+    pub fn free(&mut self, stays: impl Fn(&KeptFor) -> bool) {
+        for kept in &mut self.kept {
+            kept.retain(|_, kept| stays(kept));
+        }
+    }
+
+    fn next_with(
+        &self,
+        filter: &ClaimFilter,
+        passed: &HashSet<Seq>,
+        kept: &KeptRates,
+    ) -> Vec<Answer> {
         let heads = self.heads(filter);
         for service in (0..self.services.len()).filter(|n| self.wants_probe(*n)) {
-            let waits =
-                |job: &&&Job| self.uses(job).contains(&service) && self.fit(job) == Fit::Yes;
+            let waits = |job: &&&Job| {
+                self.uses(job).contains(&service)
+                    && self.fit(job) == Fit::Yes
+                    && !self.is_kept_for_another(job, kept)
+            };
             if let Some(best) = heads.iter().find(waits) {
                 return vec![(Some(best.seq), kept.clone())];
             }
@@ -248,7 +268,7 @@ impl Model {
         self.served += 1;
         let n = self.jobs.iter().position(|job| job.seq == seq).unwrap();
         self.jobs[n].running = true;
-        self.kept.retain(|_, kept| kept.seq != seq);
+        self.free(|kept| kept.seq != seq);
         let job = self.jobs[n].clone();
         let lane = self.lanes[job.lane].clone();
         self.turns.insert(lane.group.clone(), self.served * 2 + 1);

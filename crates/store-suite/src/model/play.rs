@@ -58,7 +58,8 @@ fn definitions(limits: Limits) -> Vec<ServiceSpec> {
 impl Play {
     /// A fresh store with the three services.
     pub async fn new(store: Arc<dyn Store>) -> Self {
-        let reference = Reference { now: BEGINNING, ..Reference::default() };
+        let reference =
+            Reference { now: BEGINNING, kept: vec![BTreeMap::new()], ..Reference::default() };
         let (batches, leases) = (Vec::new(), Vec::new());
         let stories = BTreeMap::new();
         let mut play =
@@ -76,8 +77,8 @@ impl Play {
         // The old handle is really gone: nothing here holds it any more.
         let old = std::mem::replace(&mut self.store, Arc::new(MemoryStore::new()));
         self.store = maker.reopen(old).await.expect("a durable store can be opened again");
-        let forgotten = !self.reference.kept.is_empty();
-        self.reference.kept.clear();
+        let forgotten = self.reference.kept.iter().any(|kept| !kept.is_empty());
+        self.reference.free(|_| false);
         forgotten
     }
 
@@ -140,11 +141,10 @@ impl Play {
         let specs = definitions(limits);
         self.store.upsert_services(self.now(), specs.clone()).await.unwrap();
         for spec in specs {
-            let known = self.reference.services.get_mut(&spec.name);
-            if known.as_ref().is_none_or(|known| known.spec != spec) {
-                self.reference.kept.clear();
+            if self.reference.services.get(&spec.name).is_none_or(|known| known.spec != spec) {
+                self.reference.free(|_| false);
             }
-            match known {
+            match self.reference.services.get_mut(&spec.name) {
                 Some(known) => known.spec = spec,
                 None => {
                     let (starts, circuit) = (Vec::new(), Circuit::Closed(0));
@@ -238,16 +238,19 @@ impl Play {
             let allowed = self.reference.next(&request.filter, &passed);
             let pick = given.next();
             let n = pick.and_then(|(job, _)| self.reference.find(job.id()));
-            let Some((_, kept)) = allowed.iter().find(|(allowed, _)| *allowed == n) else {
+            if !allowed.iter().any(|(allowed, _)| *allowed == n) {
                 let ids: Vec<Option<u128>> = allowed
                     .iter()
                     .map(|(n, _)| n.map(|n| self.reference.jobs[n].spec.id.as_u128()))
                     .collect();
                 let got = pick.map(|(job, _)| job.id().as_u128());
                 return Err(format!("pick {place} is job {got:?}, the reference says {ids:?}"));
-            };
-            self.reference.kept.clone_from(kept);
-            passed.extend(kept.values().map(|kept| kept.job));
+            }
+            let agreeing = allowed.into_iter().filter(|(allowed, _)| *allowed == n);
+            self.reference.kept = agreeing.map(|(_, kept)| kept).collect();
+            self.reference.kept.dedup();
+            let kept = self.reference.kept.iter().flat_map(BTreeMap::values);
+            passed.extend(kept.map(|kept| kept.job));
             let (Some(n), Some((_, lease))) = (n, pick) else { break };
             self.check_lease(n, lease, &request)?;
             self.reference.take(n, lease.clone(), request.start);

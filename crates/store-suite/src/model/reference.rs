@@ -78,7 +78,8 @@ pub struct Reference {
     pub jobs: Vec<Job>,
     pub services: BTreeMap<ServiceName, Service>,
     pub groups: BTreeMap<Option<GroupName>, Group>,
-    pub kept: BTreeMap<ServiceName, KeptFor>,
+    /// What may be kept: all that agrees with the picks so far.
+    pub kept: Vec<BTreeMap<ServiceName, KeptFor>>,
     pub served: u64,
     pub now: Timestamp,
 }
@@ -208,7 +209,7 @@ impl Reference {
 
     fn settle(&mut self, n: usize, state: StateWord, event: EventKind) {
         let id = self.jobs[n].spec.id;
-        self.kept.retain(|_, kept| kept.job != id);
+        self.free(|kept| kept.job != id);
         self.jobs[n].state = state;
         self.jobs[n].due = None;
         self.jobs[n].lease = None;

@@ -43,7 +43,7 @@ impl Reference {
             }
         }
         self.end_overdue();
-        self.kept.retain(|_, kept| kept.until > now);
+        self.free(|kept| kept.until > now);
     }
 
     fn ready(&self) -> Vec<usize> {
@@ -149,6 +149,18 @@ impl Reference {
     /// The jobs that may be picked next. Jobs that were passed over in this claim may or may not be looked
     /// at again in it.
     pub fn next(&self, filter: &ClaimFilter, passed: &HashSet<JobId>) -> Vec<Answer> {
+        let each = self.kept.iter().flat_map(|kept| self.next_with(filter, passed, kept));
+        each.collect()
+    }
+
+    /// Nothing is kept for the jobs that this says no to.
+    pub fn free(&mut self, stays: impl Fn(&KeptFor) -> bool) {
+        for kept in &mut self.kept {
+            kept.retain(|_, kept| stays(kept));
+        }
+    }
+
+    fn next_with(&self, filter: &ClaimFilter, passed: &HashSet<JobId>, kept: &Kept) -> Vec<Answer> {
         let mut heads = self.heads(filter.max_priority);
         heads.retain(|n| {
             let paused = self.groups.get(&self.jobs[*n].spec.group).is_some_and(|g| g.paused);
@@ -158,19 +170,19 @@ impl Reference {
             let best = heads.iter().find(|n| {
                 self.uses(**n).any(|(used, _)| used.spec.name == service.spec.name)
                     && self.fit(**n) == Fit::Yes
-                    && !self.is_kept_for_another(**n, &self.kept)
+                    && !self.is_kept_for_another(**n, kept)
             });
             if let Some(best) = best {
-                return vec![(Some(*best), self.kept.clone())];
+                return vec![(Some(*best), kept.clone())];
             }
         }
         let mut answers = Vec::new();
         for order in self.orders() {
             let mut in_order = heads.clone();
             in_order.sort_by_key(|n| order.iter().position(|g| *g == self.jobs[*n].spec.group));
-            answers.push(self.first_of(&in_order, &self.kept));
+            answers.push(self.first_of(&in_order, kept));
             in_order.retain(|n| !passed.contains(&self.jobs[*n].spec.id));
-            answers.push(self.first_of(&in_order, &self.kept));
+            answers.push(self.first_of(&in_order, kept));
         }
         answers.dedup();
         answers
@@ -231,7 +243,7 @@ impl Reference {
         let spec = self.jobs[n].spec.clone();
         let at = lease.start_by.unwrap_or(self.now);
         self.groups.entry(spec.group.clone()).or_default().turn = self.served * 2 + 1;
-        self.kept.retain(|_, kept| kept.job != spec.id);
+        self.free(|kept| kept.job != spec.id);
         for used in &spec.services {
             let wants = self.wants_probe(&self.services[&used.service]);
             let service = self.services.get_mut(&used.service).unwrap();

@@ -151,6 +151,19 @@ pub async fn a_costly_job_is_not_starved_when_its_group_has_other_work(maker: im
     panic!("the costly job did not start within six windows");
 }
 
+/// What is left of a rate is kept for the job whose turn it is, and for no job behind it.
+pub async fn nothing_is_kept_for_a_job_whose_turn_has_not_come(maker: impl Maker) {
+    let s = Scene::new(&maker).await;
+    s.services([ServiceSpec { per_key: per_key(Some(1), vec![]), ..rated("api", 5, 10) }]).await;
+    let keyed = |n, units| JobSpec { key: Some(key("l")), ..job_costing(n, "api", units) };
+    let of_b = |job| JobSpec { group: Some(group("b")), ..job };
+    s.submit([keyed(1, 3), job_of(2, "b"), of_b(JobSpec { priority: 1, ..keyed(3, 1) })]).await;
+    s.submit([of_b(job_costing(4, "api", 3))]).await;
+    assert_eq!(s.claim_ids(2).await, [1, 2], "the key of 3 has no room, and 2 is older than 4");
+    s.submit([JobSpec { group: Some(group("a")), ..job_costing(5, "api", 1) }]).await;
+    assert_eq!(s.claim_ids(1).await, [5], "group a comes before b, which was just served");
+}
+
 /// All or none: a job that lacks one service takes nothing of the other.
 pub async fn services_are_taken_all_or_none(maker: impl Maker) {
     let s = Scene::new(&maker).await;
