@@ -52,8 +52,15 @@ pub struct Globals {
     /// Say more; twice for even more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
-    /// When to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    /// When to use colours: auto, always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
     pub color: Color,
 }
 

@@ -1,4 +1,4 @@
-//! A service in one line: `api [████░░░░░░] 4/5 concurrent 52/60 rate ● OK`.
+//! A service in one line: `api [████░░░░░░] 4/5 concurrent 52/60 per min ● OK`.
 
 use runcue_core::Timestamp;
 
@@ -41,8 +41,7 @@ pub fn of(service: &ServiceView, now: Timestamp) -> Gauge {
 
 fn rate(rate: &crate::view::RateView) -> String {
     let window = std::time::Duration::try_from_secs_f64(rate.rate_window).unwrap_or_default();
-    let limit = runcue_core::Rate { limit: rate.rate_limit, window };
-    format!("{}/{}", rate.used, words::rate(&limit))
+    format!("{}/{} per {}", rate.used, rate.rate_limit, words::window(window))
 }
 
 fn fullness(service: &ServiceView) -> f64 {

@@ -10,6 +10,7 @@ pub fn new(heading: &[&str]) -> Table {
     table.load_style(presets::NOTHING);
     // `anstream` drops the colours where they are not wanted; here they are always written.
     table.enforce_styling();
+    table.style_text_only();
     let cells = heading.iter().map(|word| Cell::new(word).add_attribute(Attribute::Dim));
     table.set_header(cells.collect::<Vec<_>>());
     for column in table.column_iter_mut() {

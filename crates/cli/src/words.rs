@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runcue_core::{Job, JobId, Rate, Timestamp};
+use runcue_core::{Job, JobId, Timestamp};
 use serde::Deserialize;
 
 /// How many digits of an id are shown. Ids begin with their time, so neighbours differ at the end.
@@ -70,16 +70,15 @@ pub fn clock(at: Timestamp) -> String {
     local(at).split_once(' ').map_or_else(|| at.to_string(), |(_, time)| time.to_owned())
 }
 
-/// `60/min`, `10/s`, `100/5 min`.
-pub fn rate(rate: &Rate) -> String {
-    let window = match (rate.window.as_secs(), rate.window.subsec_nanos()) {
+/// The window of a rate: `min`, `s`, `5 min`.
+pub fn window(window: Duration) -> String {
+    match (window.as_secs(), window.subsec_nanos()) {
         (1, 0) => "s".to_owned(),
         (60, 0) => "min".to_owned(),
         (3600, 0) => "h".to_owned(),
         (86_400, 0) => "d".to_owned(),
-        _ => span(rate.window),
-    };
-    format!("{}/{window}", rate.limit)
+        _ => span(window),
+    }
 }
 
 /// A text on one line of at most so many characters, without anything that could move a cursor.

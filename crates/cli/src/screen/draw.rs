@@ -94,7 +94,7 @@ fn draw_services(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
             Cell::from(words::one_line(service.name.as_str(), 24)),
             Cell::from(gauge.bar),
             Cell::from(gauge.concurrent),
-            Cell::from(format!("{} rate", gauge.rate)),
+            Cell::from(gauge.rate),
             Cell::from(gauge.status).style(Style::new().fg(color)),
         ])
     });

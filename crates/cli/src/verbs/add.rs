@@ -104,6 +104,12 @@ struct Added {
     new: bool,
 }
 
+/// What became of many.
+#[derive(Debug, Serialize)]
+struct AddedAll {
+    jobs: Vec<Added>,
+}
+
 /// Puts jobs in the queue.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     let now = clock::now();
@@ -140,7 +146,7 @@ fn tell(added: &[Submitted], many: bool, app: &App) -> Result<(), Trouble> {
         let views: Vec<Added> = added.iter().map(view).collect();
         return match (many, views.as_slice()) {
             (false, [one]) => app.out.document(one),
-            _ => app.out.document(&serde_json::json!({ "jobs": views })),
+            _ => app.out.document(&AddedAll { jobs: views }),
         };
     }
     let known = added.iter().filter(|one| matches!(one, Submitted::Existing(_))).count();

@@ -41,6 +41,12 @@ struct Check {
     help: Option<String>,
 }
 
+/// All of them.
+#[derive(Debug, Serialize)]
+struct Checks<'a> {
+    checks: &'a [Check],
+}
+
 impl Check {
     fn ok(name: &'static str, detail: impl Into<String>) -> Self {
         Self { name, verdict: Verdict::Ok, detail: detail.into(), help: None }
@@ -81,7 +87,7 @@ pub async fn run(_: Args, app: &App) -> Result<Exit, Trouble> {
 
 fn tell(checks: &[Check], app: &App) -> Result<(), Trouble> {
     if app.out.json {
-        return app.out.document(&serde_json::json!({ "checks": checks }));
+        return app.out.document(&Checks { checks });
     }
     for check in checks {
         let (mark, color) = match check.verdict {
@@ -103,8 +109,8 @@ async fn store_checks(store: &dyn Store, address: &Address) -> Result<Vec<Check>
     let now = clock::now();
     let view = status::look(store, address, now).await?;
     let survives = match view.durability {
-        "full" => "an acknowledged write survives a loss of power",
-        "normal" => "an acknowledged write survives a crash of the process, not a loss of power",
+        "full" => ": an acknowledged write survives a loss of power",
+        "normal" => ": an acknowledged write survives a crash of the process, not a loss of power",
         _ => "",
     };
     let mut checks = vec![
@@ -112,7 +118,7 @@ async fn store_checks(store: &dyn Store, address: &Address) -> Result<Vec<Check>
             "store",
             format!("{} with {}", view.store, words::count(view.counts.total(), "job")),
         ),
-        Check::ok("durability", format!("{}: {survives}", view.durability)),
+        Check::ok("durability", format!("{}{survives}", view.durability)),
     ];
     checks.push(data(store, now).await?);
     checks.push(workers(&view));

@@ -6,7 +6,7 @@ use runcue_store::GroupInfo;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::trouble::Trouble;
-use crate::view::GroupView;
+use crate::view::{GroupView, GroupsView};
 use crate::{table, words};
 
 /// Flags of `groups`.
@@ -17,8 +17,7 @@ pub struct Args {}
 pub async fn run(_: Args, app: &App) -> Result<Exit, Trouble> {
     let groups = app.store().await?.groups().await?;
     if app.out.json {
-        let views: Vec<GroupView> = groups.iter().map(GroupView::from).collect();
-        app.out.document(&serde_json::json!({ "groups": views }))?;
+        app.out.document(&GroupsView { groups: groups.iter().map(GroupView::from).collect() })?;
     } else if groups.is_empty() {
         app.out.note("there are no jobs yet");
     } else {

@@ -25,8 +25,8 @@ pub struct Args {
     /// Go on until the job is done
     #[arg(short, long)]
     follow: bool,
-    /// Only this stream
-    #[arg(long)]
+    /// Only this stream: stdout, stderr or note
+    #[arg(long, hide_possible_values = true)]
     stream: Option<Stream>,
     /// Only of this attempt, counted from 1
     #[arg(long, value_name = "N")]

@@ -26,6 +26,11 @@ struct Set {
     changed: bool,
 }
 
+#[derive(Serialize)]
+struct SetAll {
+    groups: Vec<Set>,
+}
+
 /// Pauses groups.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     set(args, true, app).await
@@ -48,7 +53,7 @@ pub(super) async fn set(args: Args, paused: bool, app: &App) -> Result<Exit, Tro
     }
     store.close().await?;
     if app.out.json {
-        app.out.document(&serde_json::json!({ "groups": done }))?;
+        app.out.document(&SetAll { groups: done })?;
         return Ok(Exit::Ok);
     }
     let word = if paused { "paused" } else { "running" };

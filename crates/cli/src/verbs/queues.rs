@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::trouble::Trouble;
 use crate::value::{self, Limit};
-use crate::view::QueueView;
+use crate::view::{QueueView, QueuesView};
 use crate::{clock, table, words};
 
 /// Flags of `queues`.
@@ -34,8 +34,8 @@ struct SetArgs {
     /// The most jobs that may wait in it, or none
     #[arg(long, value_name = "N", value_parser = value::limit::<u64>)]
     max_queued: Option<Limit<u64>>,
-    /// What happens to a job beyond that
-    #[arg(long, value_name = "RULE")]
+    /// What happens to a job beyond that: reject, drop_oldest or block
+    #[arg(long, value_name = "RULE", hide_possible_values = true)]
     on_full: Option<Rule>,
     /// Hand nothing of it out
     #[arg(long, conflicts_with = "resume")]
@@ -98,8 +98,7 @@ async fn set(args: SetArgs, app: &App) -> Result<Exit, Trouble> {
 
 fn show(queues: &[QueueInfo], app: &App) -> Result<Exit, Trouble> {
     if app.out.json {
-        let views: Vec<QueueView> = queues.iter().map(QueueView::from).collect();
-        app.out.document(&serde_json::json!({ "queues": views }))?;
+        app.out.document(&QueuesView { queues: queues.iter().map(QueueView::from).collect() })?;
     } else if queues.is_empty() {
         app.out.note("there are no queues yet");
     } else {

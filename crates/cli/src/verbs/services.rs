@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::trouble::Trouble;
 use crate::value::{self, Limit};
-use crate::view::ServiceView;
+use crate::view::{ServiceView, ServicesView};
 use crate::{clock, gauge, table, words};
 
 /// Flags of `services`.
@@ -117,7 +117,7 @@ fn changed(mut spec: ServiceSpec, args: &SetArgs) -> ServiceSpec {
 fn show(services: &[ServiceInfo], now: Timestamp, app: &App) -> Result<Exit, Trouble> {
     let views: Vec<ServiceView> = services.iter().map(|one| ServiceView::new(one, now)).collect();
     if app.out.json {
-        app.out.document(&serde_json::json!({ "services": views }))?;
+        app.out.document(&ServicesView { services: views })?;
     } else if views.is_empty() {
         app.out.note("there are no services; define one: runcue services set NAME --rate 60/min");
     } else {

@@ -16,9 +16,9 @@ mod status;
 pub use event::EventView;
 pub use job::{FailureView, JobDetailView, JobPageView, JobView, RelativeView};
 pub use log::LogView;
-pub use place::{GroupView, QueueView, WorkerView};
+pub use place::{GroupView, GroupsView, QueueView, QueuesView, SILENCE, WorkerView};
 pub use reason::ReasonView;
-pub use service::{RateView, ServiceView};
+pub use service::{RateView, ServiceView, ServicesView};
 pub use status::StatusView;
 
 use runcue_core::Timestamp;

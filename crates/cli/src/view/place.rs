@@ -36,6 +36,13 @@ impl From<&GroupInfo> for GroupView {
     }
 }
 
+/// Every group.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupsView {
+    /// The groups.
+    pub groups: Vec<GroupView>,
+}
+
 /// A queue.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueView {
@@ -61,6 +68,13 @@ impl From<&QueueInfo> for QueueView {
             paused: queue.paused,
         }
     }
+}
+
+/// Every queue.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueuesView {
+    /// The queues.
+    pub queues: Vec<QueueView>,
 }
 
 /// A worker instance.

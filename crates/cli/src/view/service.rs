@@ -37,6 +37,13 @@ pub struct ServiceView {
     pub paused: bool,
 }
 
+/// Services.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServicesView {
+    /// The services.
+    pub services: Vec<ServiceView>,
+}
+
 /// A rate and its use.
 #[derive(Clone, Debug, Serialize)]
 pub struct RateView {
