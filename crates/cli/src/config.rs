@@ -24,15 +24,8 @@ pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 const FIELDS: [&str; 5] = ["store", "jobs", "durability", "log", "retention"];
 const KEEP_FIELDS: [&str; 2] = ["age", "count"];
-const RETENTION_FIELDS: [&str; 7] = [
-    "age",
-    "count",
-    "completed",
-    "failed",
-    "cancelled",
-    "events",
-    "usage",
-];
+const RETENTION_FIELDS: [&str; 7] =
+    ["age", "count", "completed", "failed", "cancelled", "events", "usage"];
 
 /// What a config file says. What it leaves out is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -196,11 +189,8 @@ pub enum StoreFrom {
 #[must_use]
 pub fn resolve_store(flag: Option<&str>, env: Env<'_>, file: Option<&str>) -> (String, StoreFrom) {
     let variable = env(STORE_VARIABLE);
-    let layers = [
-        (flag, StoreFrom::Flag),
-        (variable.as_deref(), StoreFrom::Env),
-        (file, StoreFrom::File),
-    ];
+    let layers =
+        [(flag, StoreFrom::Flag), (variable.as_deref(), StoreFrom::Env), (file, StoreFrom::File)];
     for (value, from) in layers {
         if let Some(url) = value.map(str::trim).filter(|url| !url.is_empty()) {
             return (url.to_owned(), from);

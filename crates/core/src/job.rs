@@ -27,16 +27,16 @@ pub struct JobSpec {
     /// Its kind.
     pub task: TaskName,
     /// The queue it waits in.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub queue: QueueName,
     /// What to work on: a path, a record, an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// Whatever the task needs to know.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub params: Json,
     /// Higher runs first inside a group.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
     /// The unit of fairness and of pause; jobs without one share a bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// When and how often to try again.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub retry: RetryPolicy,
     /// Not before this instant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +83,11 @@ pub struct JobSpec {
     /// The sha256 of that program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver_checksum: Option<String>,
+}
+
+/// What is not written down is the default: a stored job stays small.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl JobSpec {

@@ -11,6 +11,9 @@ use crate::ids::{JobId, Key, ServiceName};
 use crate::time::{Timestamp, seconds};
 use crate::window::Window;
 
+/// No service is held back longer than this, whatever a handler was told.
+const LONGEST_HOLD: Duration = Duration::from_secs(24 * 3600);
+
 /// So many units in a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
@@ -235,6 +238,7 @@ pub struct ServiceState {
     pub breaker: Breaker,
     /// Nothing starts before this instant, because a handler was told so.
     pub held_until: Timestamp,
+    latest: Timestamp,
 }
 
 impl ServiceState {
@@ -247,6 +251,7 @@ impl ServiceState {
             keys: HashMap::new(),
             breaker: Breaker::default(),
             held_until: Timestamp::ZERO,
+            latest: Timestamp::ZERO,
         }
     }
 
@@ -279,11 +284,15 @@ impl ServiceState {
         rates.chain(slots).fold(0.0, f64::max).min(1.0)
     }
 
-    /// Forgets the uses that no longer count.
+    /// Forgets the uses that no longer count, and brings back what lies in a future that was abolished
+    /// by setting the clock back.
     pub fn advance(&mut self, now: Timestamp) {
         self.meter.advance(now);
-        let horizon = now.plus(Duration::from_secs(24 * 3600));
-        self.held_until = if self.held_until > horizon { now } else { self.held_until };
+        self.held_until = self.held_until.min(now.plus(LONGEST_HOLD));
+        if now < self.latest {
+            self.keys.values_mut().for_each(|meter| meter.advance(now));
+        }
+        self.latest = now;
     }
 
     /// What keeps every job out, whatever its cost and key. A breaker that wants a probe does not.

@@ -24,11 +24,7 @@ pub(crate) struct Tail {
 
 impl Tail {
     pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            kept: Vec::new(),
-            limit,
-            dropped: 0,
-        }
+        Self { kept: Vec::new(), limit, dropped: 0 }
     }
 
     pub(crate) fn push(&mut self, chunk: &[u8]) {
@@ -81,11 +77,7 @@ pub(crate) fn whole_characters(bytes: &[u8]) -> usize {
             0xF0..=0xF4 => 4,
             _ => 1,
         };
-        return if needs > back + 1 {
-            bytes.len() - back - 1
-        } else {
-            bytes.len()
-        };
+        return if needs > back + 1 { bytes.len() - back - 1 } else { bytes.len() };
     }
     bytes.len()
 }

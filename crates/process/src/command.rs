@@ -30,10 +30,7 @@ impl CommandSpec {
         I: IntoIterator<Item = S>,
         S: Into<String>,
     {
-        Self {
-            argv: argv.into_iter().map(Into::into).collect(),
-            ..Self::default()
-        }
+        Self { argv: argv.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     /// A line for the system's shell: `sh -c` on Unix, `cmd /C` on Windows.
@@ -41,11 +38,7 @@ impl CommandSpec {
     /// Values that come from outside belong in `env`, not in the line.
     #[must_use]
     pub fn shell(line: String) -> Self {
-        let (shell, flag) = if cfg!(windows) {
-            ("cmd", "/C")
-        } else {
-            ("sh", "-c")
-        };
+        let (shell, flag) = if cfg!(windows) { ("cmd", "/C") } else { ("sh", "-c") };
         Self::new([shell.to_owned(), flag.to_owned(), line])
     }
 
@@ -99,9 +92,7 @@ mod tests {
 
     #[test]
     fn the_last_path_wins() {
-        let spec = CommandSpec::new(["x"])
-            .with_env("PATH", "/a")
-            .with_env("PATH", "/b");
+        let spec = CommandSpec::new(["x"]).with_env("PATH", "/a").with_env("PATH", "/b");
         assert_eq!(spec.own_path(), Some("/b"));
     }
 }

@@ -38,12 +38,7 @@ impl Group {
         };
         // A child that was never waited for has a number.
         let pid = child.id().unwrap_or_default();
-        let group = Self {
-            exit: watch::ExitWatch::new(pid),
-            child,
-            pid,
-            reaped: false,
-        };
+        let group = Self { exit: watch::ExitWatch::new(pid), child, pid, reaped: false };
         Ok((group, pipes))
     }
 

@@ -73,11 +73,7 @@ impl Guard {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let process = command.spawn()?;
-        Ok(Self {
-            command,
-            instance,
-            process,
-        })
+        Ok(Self { command, instance, process })
     }
 
     /// The id that marks our processes.
@@ -105,10 +101,7 @@ impl Guard {
         if self.process.try_wait()?.is_none() {
             return Ok(false);
         }
-        tracing::warn!(
-            pid = self.process.id(),
-            "the guard process died, starting another"
-        );
+        tracing::warn!(pid = self.process.id(), "the guard process died, starting another");
         self.process = self.command.spawn()?;
         Ok(true)
     }

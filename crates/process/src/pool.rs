@@ -72,10 +72,7 @@ pub enum PoolError {
         line: String,
     },
     /// The request is larger than a line may be.
-    #[error(
-        "the request is {bytes} bytes long, more than the {} a line may be",
-        wire::MAX_LINE
-    )]
+    #[error("the request is {bytes} bytes long, more than the {} a line may be", wire::MAX_LINE)]
     TooLarge {
         /// Its size.
         bytes: usize,
@@ -89,10 +86,7 @@ pub enum PoolError {
 }
 
 fn ended(exit: Option<Exit>) -> String {
-    exit.map_or_else(
-        || "its status is unknown".to_owned(),
-        |exit| exit.to_string(),
-    )
+    exit.map_or_else(|| "its status is unknown".to_owned(), |exit| exit.to_string())
 }
 
 /// A bounded set of worker processes. They are started when first needed.
@@ -204,11 +198,7 @@ impl ProcessPool {
         mut progress: impl FnMut(Progress),
     ) -> Ending {
         loop {
-            let patience = if worker.is_up {
-                self.heartbeat_timeout
-            } else {
-                self.start_timeout
-            };
+            let patience = if worker.is_up { self.heartbeat_timeout } else { self.start_timeout };
             let heard = match tokio::time::timeout(patience, worker.hear()).await {
                 Ok(heard) => heard,
                 Err(_) => return Ending::Stuck(patience),

@@ -141,15 +141,9 @@ mod tests {
     #[test]
     fn progress_has_a_percentage_and_perhaps_a_message() {
         let line = |percent, message: Option<&str>| {
-            Some(Line::Progress {
-                percent,
-                message: message.map(str::to_owned),
-            })
+            Some(Line::Progress { percent, message: message.map(str::to_owned) })
         };
-        assert_eq!(
-            parse("::runcue progress 40 half way"),
-            line(40, Some("half way"))
-        );
+        assert_eq!(parse("::runcue progress 40 half way"), line(40, Some("half way")));
         assert_eq!(parse("::runcue progress 0"), line(0, None));
         assert_eq!(parse("::runcue progress 100%"), line(100, None));
     }
@@ -172,10 +166,7 @@ mod tests {
             parse(r#"::runcue result {"a": [1, 2]}"#),
             Some(Line::Result(json!({"a": [1, 2]})))
         );
-        assert_eq!(
-            parse("::runcue result null"),
-            Some(Line::Result(Value::Null))
-        );
+        assert_eq!(parse("::runcue result null"), Some(Line::Result(Value::Null)));
     }
 
     #[test]

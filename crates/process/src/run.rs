@@ -42,11 +42,7 @@ pub struct Limits {
 impl Default for Limits {
     /// 64 KiB of each stream, ten seconds of grace, no timeout.
     fn default() -> Self {
-        Self {
-            output_bytes: 64 * 1024,
-            grace: Duration::from_secs(10),
-            timeout: None,
-        }
+        Self { output_bytes: 64 * 1024, grace: Duration::from_secs(10), timeout: None }
     }
 }
 
@@ -158,12 +154,7 @@ pub async fn run(
     let _ = timeout_at(patience, pump.drain(&mut sink)).await;
     let exit = conclude(group, ending).await;
     let (stdout, stderr) = pump.finish(&mut sink);
-    Ok(Finished {
-        exit,
-        stdout,
-        stderr,
-        duration: started.elapsed(),
-    })
+    Ok(Finished { exit, stdout, stderr, duration: started.elapsed() })
 }
 
 /// Why a command is no longer running, and when its group has to be gone.
@@ -200,10 +191,7 @@ async fn supervise(
             () = pump.step(sink) => continue,
         };
         if killed {
-            tracing::warn!(
-                pid = group.pid(),
-                "a killed process does not go away, leaving it"
-            );
+            tracing::warn!(pid = group.pid(), "a killed process does not go away, leaving it");
             break;
         }
         if forced.is_some() {
@@ -211,19 +199,12 @@ async fn supervise(
             killed = true;
             alarm = after(REAP);
         } else {
-            forced = Some(if called_off {
-                Exit::Cancelled
-            } else {
-                Exit::TimedOut
-            });
+            forced = Some(if called_off { Exit::Cancelled } else { Exit::TimedOut });
             group.terminate();
             alarm = after(limits.grace);
         }
     }
-    Ending {
-        kill_at: alarm.filter(|_| forced.is_some() && !killed),
-        forced,
-    }
+    Ending { kill_at: alarm.filter(|_| forced.is_some() && !killed), forced }
 }
 
 /// The instant after that much time; never, if that is beyond what a clock can hold.

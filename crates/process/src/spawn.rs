@@ -110,10 +110,7 @@ pub(crate) fn prepare(spec: &CommandSpec, stdin: Stdio) -> Result<Command, Spawn
     Ok(command)
 }
 
-#[cfg_attr(
-    not(unix),
-    expect(unused_variables, reason = "only Unix has a zeroth argument to set")
-)]
+#[cfg_attr(not(unix), expect(unused_variables, reason = "only Unix has a zeroth argument to set"))]
 fn named(path: &Path, program: &str) -> Command {
     let mut command = Command::new(path);
     #[cfg(unix)]
@@ -147,8 +144,7 @@ fn is_bare(program: &str) -> bool {
 #[cfg(unix)]
 fn is_executable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    file.metadata()
-        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
@@ -171,15 +167,11 @@ pub(crate) fn explain(spec: &CommandSpec, source: io::Error) -> SpawnError {
         return SpawnError::NotExecutable { program, source };
     }
     match source.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => SpawnError::NotFound {
-            hint: hint(spec, &program),
-            program,
-        },
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            SpawnError::NotFound { hint: hint(spec, &program), program }
+        }
         ErrorKind::PermissionDenied => SpawnError::NotExecutable { program, source },
-        ErrorKind::ArgumentListTooLong => SpawnError::TooLong {
-            program,
-            bytes: size(spec),
-        },
+        ErrorKind::ArgumentListTooLong => SpawnError::TooLong { program, bytes: size(spec) },
         ErrorKind::InvalidInput => SpawnError::Invalid { program, source },
         _ => SpawnError::System { program, source },
     }
@@ -200,23 +192,14 @@ fn hint(spec: &CommandSpec, program: &str) -> String {
 
 fn size(spec: &CommandSpec) -> usize {
     let args: usize = spec.argv.iter().map(|arg| arg.len() + 1).sum();
-    let env = spec
-        .env
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 2);
+    let env = spec.env.iter().map(|(name, value)| name.len() + value.len() + 2);
     args + env.sum::<usize>()
 }
 
 #[cfg(unix)]
 fn is_busy(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    let busy = [
-        Errno::AGAIN,
-        Errno::NOMEM,
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::TXTBSY,
-    ];
+    let busy = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::TXTBSY];
     Errno::from_io_error(error).is_some_and(|errno| busy.contains(&errno))
 }
 

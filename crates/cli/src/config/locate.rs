@@ -35,10 +35,7 @@ pub fn locate(start: &Path, env: Env<'_>) -> Option<Found> {
         for name in NAMES {
             let path = directory.join(name);
             if path.is_file() {
-                return Some(Found {
-                    path,
-                    project: Some(directory.to_owned()),
-                });
+                return Some(Found { path, project: Some(directory.to_owned()) });
             }
         }
     }
@@ -47,10 +44,7 @@ pub fn locate(start: &Path, env: Env<'_>) -> Option<Found> {
         .iter()
         .map(|name| user.join("runcue").join(name))
         .find(|path| path.is_file())
-        .map(|path| Found {
-            path,
-            project: None,
-        })
+        .map(|path| Found { path, project: None })
 }
 
 /// The directories to look in, the nearest first.
@@ -66,7 +60,5 @@ fn ways_up<'a>(start: &'a Path, home: Option<&Path>) -> Vec<&'a Path> {
 }
 
 fn absolute(env: Env<'_>, name: &str) -> Option<PathBuf> {
-    env(name)
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
+    env(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -23,10 +23,7 @@ fn every_key_is_read_from_toml_and_yaml() {
     assert_eq!(config.durability, Some(Durability::Full));
     let retention = config.retention.unwrap();
     assert_eq!(retention.all.count, Some(1000));
-    assert_eq!(
-        retention.failed.unwrap().age,
-        Some(Duration::from_secs(30 * 86_400))
-    );
+    assert_eq!(retention.failed.unwrap().age, Some(Duration::from_secs(30 * 86_400)));
     let yaml = "store: sqlite:q.db\njobs: 4\ndurability: full\nlog: debug\nretention: {age: 7d, count: 1000, failed: {age: 30d}}\n";
     assert_eq!(parse(yaml, Format::Yaml, "c", &no_env).unwrap(), config);
 }
@@ -34,22 +31,10 @@ fn every_key_is_read_from_toml_and_yaml() {
 #[test]
 fn mistakes_are_named_with_line_and_fix() {
     for (text, expected) in [
-        (
-            "stor = 'x'",
-            "runcue.toml:1: unknown field \"stor\"; did you mean \"store\"?",
-        ),
-        (
-            "jobs = 0",
-            "runcue.toml:1: jobs is 0; it must be at least 1",
-        ),
-        (
-            "\ndurability = 'safe'",
-            "runcue.toml:2: durability is \"safe\"; it must be normal",
-        ),
-        (
-            "[retention]\nage = 'x'",
-            "runcue.toml:2: retention: age is \"x\", which is no duration",
-        ),
+        ("stor = 'x'", "runcue.toml:1: unknown field \"stor\"; did you mean \"store\"?"),
+        ("jobs = 0", "runcue.toml:1: jobs is 0; it must be at least 1"),
+        ("\ndurability = 'safe'", "runcue.toml:2: durability is \"safe\"; it must be normal"),
+        ("[retention]\nage = 'x'", "runcue.toml:2: retention: age is \"x\", which is no duration"),
         (
             "[retention.failed]\nags = 1",
             "retention.failed: unknown field \"ags\"; did you mean \"age\"?",
@@ -73,16 +58,10 @@ fn variables_are_filled_in_and_missing_ones_named() {
     let config =
         read("store = '${DATABASE_URL}?x=1'\njobs = '${JOBS}'\nlog = '${LOG:-warn}-$${x}'")
             .unwrap();
-    assert_eq!(
-        config.store.as_deref(),
-        Some("postgres://u:secret@h/db?x=1")
-    );
+    assert_eq!(config.store.as_deref(), Some("postgres://u:secret@h/db?x=1"));
     assert_eq!(config.jobs, Some(8));
     assert_eq!(config.log.as_deref(), Some("warn-${x}"));
-    assert_eq!(
-        read("log = '${EMPTY:-info}'").unwrap().log.as_deref(),
-        Some("info")
-    );
+    assert_eq!(read("log = '${EMPTY:-info}'").unwrap().log.as_deref(), Some("info"));
     for (text, expected) in [
         (
             "store = '${NOPE}'",
@@ -110,38 +89,25 @@ fn the_nearest_file_wins_up_to_the_project_root_and_then_the_users_own() {
     let user = root.join("home/.config/runcue/config.toml");
     fs::write(&user, "store = 'sqlite:u.db'").unwrap();
     assert_eq!(locate(&deep, &env).unwrap().path, user);
-    assert_eq!(
-        load(&deep, &env).unwrap().store.as_deref(),
-        Some("sqlite:u.db")
-    );
+    assert_eq!(load(&deep, &env).unwrap().store.as_deref(), Some("sqlite:u.db"));
 
     let in_home = root.join("home/runcue.yaml");
     fs::write(&in_home, "jobs: 1").unwrap();
     assert_eq!(locate(&deep, &env).unwrap().path, in_home);
 
     fs::create_dir(root.join("home/project/.git")).unwrap();
-    assert_eq!(
-        locate(&deep, &env).unwrap().path,
-        user,
-        "not beyond the git root"
-    );
+    assert_eq!(locate(&deep, &env).unwrap().path, user, "not beyond the git root");
 
     fs::create_dir(root.join("home/project/.runcue")).unwrap();
     let hidden = root.join("home/project/.runcue/config.toml");
     fs::write(&hidden, "store = 'sqlite:.runcue/q.db'").unwrap();
     assert_eq!(locate(&deep, &env).unwrap().path, hidden);
     let anchored = root.join("home/project/.runcue/q.db");
-    assert_eq!(
-        load(&deep, &env).unwrap().store,
-        Some(format!("sqlite:{}", anchored.display()))
-    );
+    assert_eq!(load(&deep, &env).unwrap().store, Some(format!("sqlite:{}", anchored.display())));
 
     let near = deep.join("runcue.toml");
     fs::write(&near, "store = 'sqlite:n.db'").unwrap();
-    assert_eq!(
-        load(&deep, &env).unwrap().store.as_deref(),
-        Some("sqlite:n.db")
-    );
+    assert_eq!(load(&deep, &env).unwrap().store.as_deref(), Some("sqlite:n.db"));
 }
 
 #[test]
@@ -163,15 +129,9 @@ fn the_store_is_decided_by_flag_then_environment_then_file_then_default() {
         let (url, from) = resolve_store(flag, env, file);
         (url.leak() as &str, from)
     };
-    assert_eq!(
-        resolve(Some("lmdb:d"), &set, file),
-        ("lmdb:d", StoreFrom::Flag)
-    );
+    assert_eq!(resolve(Some("lmdb:d"), &set, file), ("lmdb:d", StoreFrom::Flag));
     assert_eq!(resolve(None, &set, file), ("memory:", StoreFrom::Env));
     assert_eq!(resolve(None, &empty, file), ("redis://h", StoreFrom::File));
     assert_eq!(resolve(None, &no_env, file), ("redis://h", StoreFrom::File));
-    assert_eq!(
-        resolve(None, &no_env, None),
-        (DEFAULT_STORE, StoreFrom::Default)
-    );
+    assert_eq!(resolve(None, &no_env, None), (DEFAULT_STORE, StoreFrom::Default));
 }

@@ -78,9 +78,7 @@ fn job_services(sections: &Sections, jobs: &[JobDef], family: &Family, problems:
 fn too_dear(service: &ServiceDef, units: u64) -> Option<String> {
     let per_key = service.per_key.iter().flat_map(|key| &key.limits);
     let mut limits = service.limits.iter().chain(per_key);
-    limits
-        .find(|rate| units > rate.limit)
-        .map(ToString::to_string)
+    limits.find(|rate| units > rate.limit).map(ToString::to_string)
 }
 
 /// The templates of the task, which are filled at run time, must have their values in every job.
@@ -130,11 +128,7 @@ fn missing_value(job: &JobDef, field: &str, name: &str) -> String {
     }
     let view = view(job);
     let fields = NAMES.iter().filter(|name| view.has(name));
-    let params = job
-        .params
-        .as_object()
-        .into_iter()
-        .flat_map(|map| map.keys());
+    let params = job.params.as_object().into_iter().flat_map(|map| map.keys());
     let known: Vec<String> = fields
         .map(|name| (*name).to_owned())
         .chain(params.map(|key| format!("params.{key}")))
@@ -192,11 +186,8 @@ impl Edges {
 /// Finds what the names in `depends_on` mean: an id, or the base name of an expansion.
 fn resolve(expanded: &Expanded, problems: &mut Problems) -> Option<Edges> {
     let jobs = &expanded.jobs;
-    let ids: HashMap<&str, usize> = jobs
-        .iter()
-        .enumerate()
-        .map(|(index, job)| (job.id.as_str(), index))
-        .collect();
+    let ids: HashMap<&str, usize> =
+        jobs.iter().enumerate().map(|(index, job)| (job.id.as_str(), index)).collect();
     let mut bases: HashMap<&str, Vec<&Family>> = HashMap::new();
     for family in &expanded.families {
         if let Some(base) = &family.base {
@@ -204,10 +195,7 @@ fn resolve(expanded: &Expanded, problems: &mut Problems) -> Option<Edges> {
         }
     }
     let before = problems.count();
-    let mut edges = Edges {
-        starts: Vec::with_capacity(jobs.len() + 1),
-        ends: Vec::new(),
-    };
+    let mut edges = Edges { starts: Vec::with_capacity(jobs.len() + 1), ends: Vec::new() };
     for family in &expanded.families {
         let mut said = false;
         for index in family.jobs.clone() {
@@ -218,9 +206,7 @@ fn resolve(expanded: &Expanded, problems: &mut Problems) -> Option<Edges> {
                     edges.ends.extend(u32::try_from(*one).ok());
                 } else if let Some(all) = bases.get(name.as_str()) {
                     let all = all.iter().flat_map(|family| family.jobs.clone());
-                    edges
-                        .ends
-                        .extend(all.filter_map(|one| u32::try_from(one).ok()));
+                    edges.ends.extend(all.filter_map(|one| u32::try_from(one).ok()));
                 } else if !said {
                     said = true;
                     let message = unknown_job(name, &jobs[index].id, &ids, &bases);
@@ -309,10 +295,7 @@ fn report_cycle(expanded: &Expanded, edges: &Edges, waiting: &[usize], problems:
     while seen[job] == usize::MAX {
         seen[job] = path.len();
         path.push(job);
-        let next = edges
-            .of(job)
-            .iter()
-            .find(|next| waiting[**next as usize] > 0);
+        let next = edges.of(job).iter().find(|next| waiting[**next as usize] > 0);
         job = next.map_or(job, |next| *next as usize);
     }
     let round = &path[seen[job]..];
@@ -322,15 +305,10 @@ fn report_cycle(expanded: &Expanded, edges: &Edges, waiting: &[usize], problems:
         names.push("…".to_owned());
     }
     names.push(name(&job));
-    let family = expanded
-        .families
-        .iter()
-        .find(|family| family.jobs.contains(&job));
+    let family = expanded.families.iter().find(|family| family.jobs.contains(&job));
     let (line, place) = family.map_or((0, ""), |family| (family.line, family.place.as_str()));
-    let message = format!(
-        "depends_on goes round in a circle: {}; remove one of these",
-        names.join(" -> ")
-    );
+    let message =
+        format!("depends_on goes round in a circle: {}; remove one of these", names.join(" -> "));
     problems.add(line, place, message);
 }
 

@@ -92,9 +92,7 @@ fn parts(text: &str) -> Option<f64> {
         let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
         let (count, after) = rest.split_at(digits);
         let after = after.trim_start();
-        let end = after
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(after.len());
+        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
         let (name, next) = after.split_at(end);
         seconds += number(count)? * unit(name)?;
         rest = next.trim_start();
@@ -161,9 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused_with_the_reason() {
-        for text in [
-            "", "abc", "5x", "m", "1h30", "1..5", "1e3", "inf", "nan", "+5",
-        ] {
+        for text in ["", "abc", "5x", "m", "1h30", "1..5", "1e3", "inf", "nan", "+5"] {
             let error = parse(text).unwrap_err();
             assert!(matches!(error, DurationError::NotADuration(_)), "{text}");
         }

@@ -108,11 +108,7 @@ pub(crate) struct Problems {
 impl Problems {
     /// An empty list for the file `file`.
     pub(crate) fn new(file: &str) -> Self {
-        Self {
-            file: file.to_owned(),
-            list: Vec::new(),
-            more: 0,
-        }
+        Self { file: file.to_owned(), list: Vec::new(), more: 0 }
     }
 
     /// Records one problem. `line` 0 means unknown.
@@ -136,19 +132,12 @@ impl Problems {
 
     /// `value`, unless a problem was recorded.
     pub(crate) fn finish<T>(self, value: T) -> Result<T, FileError> {
-        if self.list.is_empty() {
-            Ok(value)
-        } else {
-            Err(self.into_error())
-        }
+        if self.list.is_empty() { Ok(value) } else { Err(self.into_error()) }
     }
 
     /// The report of what was recorded.
     pub(crate) fn into_error(self) -> FileError {
-        FileError::Invalid {
-            problems: self.list,
-            more: self.more,
-        }
+        FileError::Invalid { problems: self.list, more: self.more }
     }
 }
 

@@ -35,11 +35,7 @@ impl<'a> Fields<'a> {
                 problems.add(entry.line, place, unknown_field(&entry.key, known));
             }
         }
-        Some(Self {
-            place: place.to_owned(),
-            line: node.line,
-            entries,
-        })
+        Some(Self { place: place.to_owned(), line: node.line, entries })
     }
 
     /// The value of `name`, unless it is missing or empty.
@@ -225,9 +221,5 @@ fn unknown_field(key: &str, known: &[&str]) -> String {
 
 /// `place.name`, or `name` at the top of the file.
 pub(crate) fn join(place: &str, name: &str) -> String {
-    if place.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{place}.{name}")
-    }
+    if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
 }

@@ -21,9 +21,7 @@ impl Fnv {
     fn bytes(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 ^= u128::from(*byte);
-            self.0 = self
-                .0
-                .wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+            self.0 = self.0.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
     }
 

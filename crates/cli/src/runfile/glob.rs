@@ -18,15 +18,10 @@ pub(crate) fn find(base: &Path, pattern: &str) -> io::Result<Vec<String>> {
         Some(rest) => (Path::new("/"), "/", rest),
         None => (base, "", pattern),
     };
-    let mut segments: Vec<&str> = rest
-        .split('/')
-        .filter(|segment| !segment.is_empty() && *segment != ".")
-        .collect();
+    let mut segments: Vec<&str> =
+        rest.split('/').filter(|segment| !segment.is_empty() && *segment != ".").collect();
     segments.dedup_by(|a, b| *a == "**" && *b == "**");
-    let mut walk = Walk {
-        root,
-        found: Vec::new(),
-    };
+    let mut walk = Walk { root, found: Vec::new() };
     walk.visit(prefix.to_owned(), &segments)?;
     walk.found.sort_unstable();
     walk.found.dedup();
@@ -210,13 +205,7 @@ mod tests {
     #[test]
     fn files_are_found_sorted_and_links_do_not_loop() {
         let dir = tempfile::tempdir().unwrap();
-        for name in [
-            "data/b.csv",
-            "data/a.csv",
-            "data/x/y/c.csv",
-            "data/.h.csv",
-            "top.csv",
-        ] {
+        for name in ["data/b.csv", "data/a.csv", "data/x/y/c.csv", "data/.h.csv", "top.csv"] {
             let path = dir.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
@@ -224,17 +213,11 @@ mod tests {
         std::os::unix::fs::symlink("..", dir.path().join("data/x/up")).unwrap();
         let find = |pattern: &str| find(dir.path(), pattern).unwrap();
         assert_eq!(find("data/*.csv"), ["data/a.csv", "data/b.csv"]);
-        assert_eq!(
-            find("**/*.csv"),
-            ["data/a.csv", "data/b.csv", "data/x/y/c.csv", "top.csv"]
-        );
+        assert_eq!(find("**/*.csv"), ["data/a.csv", "data/b.csv", "data/x/y/c.csv", "top.csv"]);
         assert_eq!(find("data/x/**"), ["data/x/y/c.csv"]);
         assert_eq!(find("./top.csv"), ["top.csv"]);
         assert_eq!(find("nowhere/*"), Vec::<String>::new());
         let absolute = format!("{}/t*.csv", dir.path().display());
-        assert_eq!(
-            find(&absolute),
-            [format!("{}/top.csv", dir.path().display())]
-        );
+        assert_eq!(find(&absolute), [format!("{}/top.csv", dir.path().display())]);
     }
 }

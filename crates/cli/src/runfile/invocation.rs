@@ -110,10 +110,9 @@ impl TaskDef {
     pub fn invocation(&self, job: &JobView<'_>) -> Result<Invocation, Unfilled> {
         let value = |name: &str| job.value(name);
         let argv = match &self.run {
-            Command::Args(args) => args
-                .iter()
-                .map(|arg| arg.fill(&value))
-                .collect::<Result<_, _>>()?,
+            Command::Args(args) => {
+                args.iter().map(|arg| arg.fill(&value)).collect::<Result<_, _>>()?
+            }
             Command::Shell(line) => vec!["sh".to_owned(), "-c".to_owned(), line.fill(&value)?],
         };
         let env = self
@@ -132,10 +131,7 @@ impl TaskDef {
             Command::Shell(line) => vec![line.template()],
         };
         let run = run.into_iter().map(|template| ("run".to_owned(), template));
-        let env = self
-            .env
-            .iter()
-            .map(|(name, template)| (format!("env.{name}"), template));
+        let env = self.env.iter().map(|(name, template)| (format!("env.{name}"), template));
         let cwd = self.cwd.iter().map(|cwd| ("cwd".to_owned(), cwd));
         run.chain(env).chain(cwd).collect()
     }

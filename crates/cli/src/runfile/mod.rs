@@ -101,15 +101,8 @@ pub(crate) fn parse_tree(text: &str, format: Format, name: &str) -> Result<tree:
 /// The text of a file that is small enough and UTF-8.
 pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
     let file = || path.display().to_string();
-    let read = |source| FileError::Read {
-        file: file(),
-        source,
-    };
-    let too_large = |size| FileError::TooLarge {
-        file: file(),
-        size,
-        limit: MAX_FILE_BYTES,
-    };
+    let read = |source| FileError::Read { file: file(), source };
+    let too_large = |size| FileError::TooLarge { file: file(), size, limit: MAX_FILE_BYTES };
     let opened = fs::File::open(path).map_err(read)?;
     let size = opened.metadata().map_err(read)?.len();
     if size > MAX_FILE_BYTES {
@@ -117,20 +110,14 @@ pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
     }
     // A pipe has no size, and a file may grow while it is read.
     let mut bytes = Vec::new();
-    opened
-        .take(MAX_FILE_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(read)?;
+    opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(read)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(too_large(bytes.len() as u64));
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let breaks = error.as_bytes()[..good].iter().filter(|b| **b == b'\n');
-        FileError::NotUtf8 {
-            file: file(),
-            line: breaks.count() + 1,
-        }
+        FileError::NotUtf8 { file: file(), line: breaks.count() + 1 }
     })
 }
 

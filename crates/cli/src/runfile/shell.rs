@@ -86,10 +86,9 @@ impl Scanner {
         match self.levels.last() {
             None | Some(Level::Commands) => Ok(Context::Bare),
             Some(Level::Double) => Ok(Context::DoubleQuotes),
-            Some(Level::Single) => Err(refused(
-                "inside single quotes",
-                "close the quotes before it",
-            )),
+            Some(Level::Single) => {
+                Err(refused("inside single quotes", "close the quotes before it"))
+            }
             Some(Level::Comment) => Err(refused("in a comment", "remove it")),
             Some(Level::Backticks) => Err(refused("inside backticks", "use $(…)")),
             Some(Level::Arithmetic) => Err(refused("inside $((…))", advice)),
@@ -210,9 +209,7 @@ mod tests {
             scanner.read(text);
             scanner.context()
         };
-        for bare in [
-            "", "a ", "'x' ", "\"x\" ", "$(a) ", "$(a ", "a#b ", "# it's\n", "(a; b) ",
-        ] {
+        for bare in ["", "a ", "'x' ", "\"x\" ", "$(a) ", "$(a ", "a#b ", "# it's\n", "(a; b) "] {
             assert_eq!(at(bare), Ok(Context::Bare), "{bare}");
         }
         for double in ["\"", "\"a 'b", "\"$(a) ", "\"$((1+(2))) "] {

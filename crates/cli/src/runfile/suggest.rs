@@ -5,9 +5,7 @@ const MAX_CANDIDATES: usize = 20_000;
 
 /// `; did you mean "x"?` for the nearest candidate, or nothing when none is near.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(word, known)
-        .map(|best| format!("; did you mean \"{best}\"?"))
-        .unwrap_or_default()
+    nearest(word, known).map(|best| format!("; did you mean \"{best}\"?")).unwrap_or_default()
 }
 
 /// The candidate with the smallest edit distance, if that is small for the word's length.

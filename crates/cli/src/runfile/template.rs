@@ -68,10 +68,7 @@ impl Template {
         if !literal.is_empty() {
             parts.push(Part::Text(literal));
         }
-        Self {
-            source: text.to_owned(),
-            parts,
-        }
+        Self { source: text.to_owned(), parts }
     }
 
     /// A template that fills to exactly `text`, whatever braces it has.
@@ -130,9 +127,7 @@ impl Template {
 }
 
 fn find(name: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, Unfilled> {
-    value(name).ok_or_else(|| Unfilled {
-        name: name.to_owned(),
-    })
+    value(name).ok_or_else(|| Unfilled { name: name.to_owned() })
 }
 
 /// The name if `text` starts with a hole.
@@ -266,10 +261,7 @@ mod tests {
         for (text, filled) in [
             ("{target}", "a b"),
             ("--x={params.x}/{target}", "--x=1/a b"),
-            (
-                "{} {a,b} {\"k\": {\"a\": 1}}",
-                "{} {a,b} {\"k\": {\"a\": 1}}",
-            ),
+            ("{} {a,b} {\"k\": {\"a\": 1}}", "{} {a,b} {\"k\": {\"a\": 1}}"),
             ("${HOME} ${{x}}", "${HOME} ${x}"),
             ("{{target}} {target}", "{target} a b"),
             ("{{\"k\": {params.x}}}", "{\"k\": 1}"),
@@ -291,15 +283,7 @@ mod tests {
 
     #[test]
     fn a_literal_survives_being_stored_as_text() {
-        for text in [
-            "{target}",
-            "{\"a\": {\"b\": 1}}",
-            "}}",
-            "{{x}}",
-            "a}b{c",
-            "${x}",
-            "${{y}",
-        ] {
+        for text in ["{target}", "{\"a\": {\"b\": 1}}", "}}", "{{x}}", "a}b{c", "${x}", "${{y}"] {
             let stored = serde_json::to_string(&Template::literal(text)).unwrap();
             let template: Template = serde_json::from_str(&stored).unwrap();
             assert_eq!(template.fill(&|_| None).as_deref(), Ok(text), "{stored}");
@@ -316,10 +300,7 @@ mod tests {
             "awk 'BEGIN {{ print 1 }}' >/dev/null; printf %s {evil}",
         ] {
             let line = ShellTemplate::parse(script).unwrap().fill(&values).unwrap();
-            let output = std::process::Command::new("sh")
-                .args(["-c", &line])
-                .output()
-                .unwrap();
+            let output = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
             assert!(output.status.success(), "{line}");
             let text = String::from_utf8(output.stdout).unwrap();
             let expected = values("evil").unwrap();

@@ -54,6 +54,7 @@ impl Board {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.more = heads.len() >= asked;
             lane.heads = heads.into();
+            lane.parked = false;
             self.rank(id);
         }
     }
@@ -79,6 +80,8 @@ impl Board {
             lane.more = true;
         }
         if place == 0 {
+            // It was parked for its former head; this one may fit.
+            lane.parked = false;
             self.rank(id);
         }
     }
@@ -92,10 +95,14 @@ impl Board {
         };
         let Some(place) = place else { return };
         lane.heads.remove(place);
+        if !self.kept.is_empty() {
+            self.kept.retain(|_, kept| kept.lane != id || kept.rank.1 != seq);
+        }
         if lane.heads.is_empty() && lane.more {
             self.hungry.push(id);
         }
         if place == 0 {
+            lane.parked = false;
             self.rank(id);
         }
     }

@@ -8,8 +8,8 @@
 //! - **Inside a group** the best head wins: priority, then age.
 //! - **Gates.** Lanes that differ only in group and key share a gate: one look at their services serves
 //!   all of them. Lanes whose key has no room are parked until it has.
-//! - **No overtaking by size.** When the job whose turn it is needs more of a rate than is left, nobody
-//!   behind it takes the rest in the meantime.
+//! - **No overtaking by size.** When the job whose turn it is needs more of a rate than is left, the rest
+//!   is kept for it: nobody behind it takes it in the meantime.
 //!
 //! A store drives it: [`Board::begin`] a pass, ask [`Board::next`] for picks, and confirm each with
 //! [`Board::taken`] once the row is really its own.
@@ -114,7 +114,20 @@ pub struct Board {
     parked_by_key: HashMap<Key, Vec<LaneId>>,
     parked_until: BTreeMap<Timestamp, Vec<LaneId>>,
     paused_queues: HashSet<QueueName>,
+    /// What is left of a service's rates is kept for a costly job.
+    kept: HashMap<usize, Kept>,
+    /// Lanes with jobs that can never run under the present limits.
+    skipped: Vec<LaneId>,
     served: Token,
+}
+
+/// The job that the rest of a rate is kept for. If it does not come by then, because no worker wants it
+/// any more, the rest is free again.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    lane: LaneId,
+    rank: (Reverse<i32>, Seq),
+    until: Timestamp,
 }
 
 impl Board {
@@ -158,6 +171,10 @@ impl Board {
                 self.services.push(ServiceState::new(spec));
                 self.relink_gates();
             }
+        }
+        self.kept.clear();
+        for lane in std::mem::take(&mut self.skipped) {
+            self.forget_heads(lane);
         }
         self.unpark_all();
     }

@@ -1,6 +1,8 @@
 //! One pass of a claim over the board: picks, in the order of their turns, of jobs that may run now.
 //! Within a pass room only shrinks, so what was closed once is not looked at again.
 
+use std::time::Duration;
+
 use super::*;
 use crate::capability::Capabilities;
 use crate::filter::ClaimFilter;
@@ -14,7 +16,6 @@ pub struct Pass {
     /// Groups up to here have nothing for this pass.
     cursor: Option<Place>,
     closed: Vec<Option<bool>>,
-    reserved: HashSet<usize>,
     wake: Option<Timestamp>,
     /// Heads to use instead, for claims that want no more than a priority.
     instead: Option<HashMap<LaneId, Option<Head>>>,
@@ -52,6 +53,11 @@ impl Board {
         offers: Option<&Capabilities>,
     ) -> Pass {
         self.unpark_due(now);
+        self.kept.retain(|_, kept| kept.until > now);
+        if filter.max_priority.is_some() {
+            // Lanes are parked for their heads, and this pass may see other ones.
+            self.unpark_all();
+        }
         for service in &mut self.services {
             service.advance(now);
         }
@@ -61,7 +67,6 @@ impl Board {
             offers: offers.cloned(),
             cursor: None,
             closed: vec![None; self.gates.len()],
-            reserved: HashSet::new(),
             wake: self.next_unpark(),
             instead: None,
             probed: false,
@@ -156,11 +161,13 @@ impl Board {
         for service in wanting {
             let mut lanes: Vec<(Reverse<i32>, Seq, LaneId)> = Vec::new();
             for group in self.groups.iter().filter(|group| !group.paused) {
-                let gates = group
-                    .gates
-                    .iter()
-                    .filter(|(gate, _)| self.gates[**gate].services.contains(&service));
-                lanes.extend(gates.flat_map(|(_, ranks)| ranks.iter().copied()));
+                let behind = |gate: &usize| self.gates[*gate].services.contains(&service);
+                let gates = group.gates.iter().filter(|(gate, _)| behind(gate));
+                let ids = gates.flat_map(|(_, ranks)| ranks.iter().map(|(_, _, id)| *id));
+                lanes.extend(ids.filter_map(|id| {
+                    let (_, head) = self.head(pass, id)?;
+                    Some((Reverse(head.priority), head.seq, id))
+                }));
             }
             lanes.sort();
             for (_, _, id) in lanes {
@@ -170,7 +177,7 @@ impl Board {
                 };
                 if self.is_wanted(pass, gate)
                     && self.closed_by(pass, gate).is_none()
-                    && self.fits(id, &head, pass.now).is_none()
+                    && matches!(self.fits(id, &head, pass.now), Fit::Now)
                 {
                     return Some(Pick { lane: id, head });
                 }
@@ -195,8 +202,10 @@ impl Board {
             {
                 // Lanes parked on the way may leave a better head behind another gate.
                 let rank = (Reverse(pick.head.priority), pick.head.seq, gate);
-                let better = self.groups[group].best.range((Excluded(best), Excluded(rank))).next();
-                if better.is_none() {
+                let best_left = &self.groups[group].best;
+                let better = rank > best
+                    && best_left.range((Excluded(best), Excluded(rank))).next().is_some();
+                if !better {
                     return Some(pick);
                 }
             }
@@ -208,15 +217,21 @@ impl Board {
             let (_, _, id) = *self.groups[group].gates.get(&gate)?.first()?;
             let head = self.lanes[&id].heads.front()?.clone();
             match self.fits(id, &head, pass.now) {
-                None => return Some(Pick { lane: id, head }),
-                Some((_, block)) if block.is_of_key() => {
-                    pass.wake_at(block.until());
-                    self.park(id, block.until());
+                Fit::Now => return Some(Pick { lane: id, head }),
+                Fit::NotByKey(until) => {
+                    pass.wake_at(until);
+                    self.park(id, until);
                 }
-                Some((service, block)) => {
-                    self.reserve(pass, gate, service, block);
+                Fit::Never => {
+                    // Under these limits it can never run; it must not keep the rest waiting.
+                    self.skipped.push(id);
+                    self.remove(id, head.seq);
+                }
+                Fit::NotYet(short) => {
+                    self.keep(pass, id, &head, &short);
                     return None;
                 }
+                Fit::KeptForAnother => return None,
             }
         }
     }
@@ -238,14 +253,15 @@ impl Board {
             }
             let Some((_, head)) = self.head(pass, id) else { continue };
             match self.fits(id, &head, pass.now) {
-                None => {
+                Fit::Now => {
                     if let Some(instead) = &mut pass.instead {
                         instead.insert(id, None);
                     }
                     return Some(Pick { lane: id, head });
                 }
-                Some((_, block)) if block.is_of_key() => pass.wake_at(block.until()),
-                Some((service, block)) => self.reserve(pass, gate, service, block),
+                Fit::NotByKey(until) => pass.wake_at(until),
+                Fit::NotYet(short) => self.keep(pass, id, &head, &short),
+                Fit::Never | Fit::KeptForAnother => {}
             }
         }
         None
@@ -262,15 +278,13 @@ impl Board {
         wanted.then_some((lane, head))
     }
 
-    /// The job whose turn it is needs more of a rate than is left: what is left is kept for it.
-    fn reserve(&self, pass: &mut Pass, gate: usize, service: usize, block: Block) {
-        pass.wake_at(block.until());
-        // A job that can never fit must not keep the rest waiting for ever.
-        if matches!(block, Block::Rated { until: Some(_), some_room: true }) {
-            pass.reserved.insert(service);
-            pass.closed.fill(None);
+    /// The job whose turn it is needs more of some rates than is left: what is left is kept for it.
+    fn keep(&mut self, pass: &mut Pass, lane: LaneId, head: &Head, short: &[(usize, Timestamp)]) {
+        for (service, until) in short {
+            pass.wake_at(Some(*until));
+            let kept = Kept { lane, rank: head.rank(), until: until.plus(KEPT_BEYOND) };
+            self.kept.insert(*service, kept);
         }
-        pass.closed[gate] = Some(true);
     }
 
     fn is_open(&self, pass: &mut Pass, gate: usize) -> bool {
@@ -304,28 +318,64 @@ impl Board {
     }
 
     fn closed_by(&self, pass: &Pass, gate: usize) -> Option<Block> {
-        self.gates[gate].services.iter().find_map(|n| {
-            if pass.reserved.contains(n) {
-                return Some(Block::Rated { until: None, some_room: true });
-            }
-            self.services[*n].blocked_for_all(pass.now)
-        })
+        let services = &self.gates[gate].services;
+        services.iter().find_map(|n| self.services[*n].blocked_for_all(pass.now))
     }
 
-    fn fits(&self, id: LaneId, head: &Head, now: Timestamp) -> Option<(usize, Block)> {
+    /// Whether the head of a lane whose gate is open may run, with its own cost and key.
+    fn fits(&self, id: LaneId, head: &Head, now: Timestamp) -> Fit {
         let lane = &self.lanes[&id];
-        if lane.key.key.is_none() && head.units.is_none() {
-            return None;
+        if self.is_kept_for_another(id, lane, head) {
+            return Fit::KeptForAnother;
         }
-        let names = lane.key.services.iter().enumerate();
-        names
-            .filter_map(|(n, name)| {
-                let index = *self.service_index.get(name)?;
-                let block =
-                    self.services[index].blocked(lane.key.key.as_ref(), head.units(n), now)?;
-                Some((index, block))
-            })
-            // A block by key parks only this lane, so a block for all is the one to act on.
-            .max_by_key(|(_, block)| !block.is_of_key())
+        if lane.key.key.is_none() && head.units.is_none() {
+            return Fit::Now;
+        }
+        let mut by_key = None;
+        let mut short = Vec::new();
+        for (n, name) in lane.key.services.iter().enumerate() {
+            let Some(index) = self.service_index.get(name).copied() else { continue };
+            match self.services[index].blocked(lane.key.key.as_ref(), head.units(n), now) {
+                None => {}
+                Some(Block::Rated { until: None, .. } | Block::KeyRated { until: None }) => {
+                    return Fit::Never;
+                }
+                Some(block) if block.is_of_key() => by_key = by_key.max(Some(block.until())),
+                Some(block) => short.push((index, block.until().unwrap_or(now))),
+            }
+        }
+        match by_key {
+            Some(until) => Fit::NotByKey(until),
+            None if short.is_empty() => Fit::Now,
+            None => Fit::NotYet(short),
+        }
     }
+
+    /// What is kept for a costly job may be taken by a better one of the same group, and by nobody else.
+    fn is_kept_for_another(&self, id: LaneId, lane: &Lane, head: &Head) -> bool {
+        if self.kept.is_empty() {
+            return false;
+        }
+        self.gates[lane.gate].services.iter().filter_map(|n| self.kept.get(n)).any(|kept| {
+            let better = self.lanes.get(&kept.lane).is_some_and(|other| other.group == lane.group)
+                && head.rank() < kept.rank;
+            kept.lane != id && !better
+        })
+    }
+}
+
+/// How long past the instant at which there should be room the rest of a rate stays kept.
+const KEPT_BEYOND: Duration = Duration::from_secs(1);
+
+/// Whether a head may run.
+enum Fit {
+    Now,
+    /// Its key has no room until then.
+    NotByKey(Option<Timestamp>),
+    /// Some rates have room, but too little for it, until then.
+    NotYet(Vec<(usize, Timestamp)>),
+    /// What it needs is more than the whole limit.
+    Never,
+    /// What is left is kept for a job whose turn came before.
+    KeptForAnother,
 }

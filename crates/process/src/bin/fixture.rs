@@ -39,10 +39,8 @@ fn parent(instance: &str) -> io::Result<()> {
     command.arg("guard");
     let guard = Guard::start(command, instance)?;
     tell(format!("guard {}\n", guard.pid()).as_bytes());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     for line in FAMILY {
         let mut spec = CommandSpec::shell(line.to_owned());
         guard.mark(&mut spec);

@@ -47,14 +47,9 @@ pub(super) fn until_clean(instance: &str) -> Watched {
 fn scan(mark: &[u8]) -> Option<Vec<u32>> {
     let ourselves = std::process::id();
     let entries = fs::read_dir("/proc").ok()?;
-    let names = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok());
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let pids = names.filter_map(|name| name.parse::<u32>().ok());
-    Some(
-        pids.filter(|pid| *pid != ourselves && is_marked(*pid, mark) == Some(true))
-            .collect(),
-    )
+    Some(pids.filter(|pid| *pid != ourselves && is_marked(*pid, mark) == Some(true)).collect())
 }
 
 /// `None`: it cannot be told, because the process is another user's, a zombie or gone.
@@ -63,11 +58,7 @@ fn is_marked(pid: u32, mark: &[u8]) -> Option<bool> {
     if environ.is_empty() {
         return None;
     }
-    Some(
-        environ
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == mark),
-    )
+    Some(environ.split(|byte| *byte == 0).any(|variable| variable == mark))
 }
 
 /// Groups first: that takes members along that have no mark or are just being forked.
@@ -86,12 +77,7 @@ fn kill(found: &[u32], mark: &[u8]) {
 
 fn group_of(pid: u32) -> Option<u32> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    getpgid(Some(pid))
-        .ok()?
-        .as_raw_nonzero()
-        .get()
-        .try_into()
-        .ok()
+    getpgid(Some(pid)).ok()?.as_raw_nonzero().get().try_into().ok()
 }
 
 /// A group led by a living stranger is not ours to kill: a marked process may have joined the user's own shell job.
@@ -107,9 +93,7 @@ fn is_over(pid: u32) -> bool {
     match fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")) {
         // The state follows the name, which is in parentheses and may contain some.
         Ok(stat) => {
-            let state = stat
-                .rsplit_once(") ")
-                .map(|(_, rest)| rest.as_bytes().first());
+            let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes().first());
             matches!(state, Some(Some(b'Z' | b'X')))
         }
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,

@@ -28,18 +28,12 @@ pub struct HandlerError {
 impl HandlerError {
     /// A failure that may go away by itself.
     pub fn transient(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            kind: FailureKind::Transient,
-        }
+        Self { message: message.into(), kind: FailureKind::Transient }
     }
 
     /// A failure that will not go away.
     pub fn permanent(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            kind: FailureKind::Permanent,
-        }
+        Self { message: message.into(), kind: FailureKind::Permanent }
     }
 }
 
@@ -73,18 +67,13 @@ pub fn serve(
 ) -> io::Result<()> {
     let pipe = Arc::new(Pipe::open()?);
     let beating = Arc::clone(&pipe);
-    std::thread::Builder::new()
-        .name("beat".to_owned())
-        .spawn(move || beating.beat())?;
+    std::thread::Builder::new().name("beat".to_owned()).spawn(move || beating.beat())?;
     pipe.say(&beat())?;
     let mut input = io::stdin().lock();
     while let Some(request) = next(&mut input)? {
         let id = request.id.clone();
         pipe.set_busy(true);
-        let reporter = Reporter {
-            id: &id,
-            pipe: &pipe,
-        };
+        let reporter = Reporter { id: &id, pipe: &pipe };
         let outcome = handler(request, &reporter);
         pipe.set_busy(false);
         pipe.say(&reply(id, outcome))?;
@@ -94,9 +83,7 @@ pub fn serve(
 
 fn next(input: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut line = Vec::new();
-    let read = input
-        .take(MAX_LINE as u64 + 1)
-        .read_until(b'\n', &mut line)?;
+    let read = input.take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line)?;
     if read == 0 {
         return Ok(None);
     }
@@ -105,28 +92,15 @@ fn next(input: &mut impl BufRead) -> io::Result<Option<Request>> {
 }
 
 fn reply(id: String, outcome: Result<Value, HandlerError>) -> Said {
-    let said = Said {
-        id: Some(id),
-        ..Said::default()
-    };
+    let said = Said { id: Some(id), ..Said::default() };
     match outcome {
-        Ok(result) => Said {
-            result: Some(result),
-            ..said
-        },
-        Err(error) => Said {
-            error: Some(error.message),
-            kind: Some(error.kind),
-            ..said
-        },
+        Ok(result) => Said { result: Some(result), ..said },
+        Err(error) => Said { error: Some(error.message), kind: Some(error.kind), ..said },
     }
 }
 
 fn beat() -> Said {
-    Said {
-        beat: Some(true),
-        ..Said::default()
-    }
+    Said { beat: Some(true), ..Said::default() }
 }
 
 /// The way to the pool, shared by the loop, the handler and the beat.
@@ -150,10 +124,7 @@ impl Pipe {
         let mut line = serde_json::to_vec(said)?;
         if line.len() > MAX_LINE {
             let id = said.id.clone().unwrap_or_default();
-            let message = format!(
-                "the reply is {} bytes long, more than {MAX_LINE}",
-                line.len()
-            );
+            let message = format!("the reply is {} bytes long, more than {MAX_LINE}", line.len());
             line = serde_json::to_vec(&reply(id, Err(HandlerError::permanent(message))))?;
         }
         line.push(b'\n');

@@ -79,11 +79,7 @@ pub(crate) struct Said {
     pub(crate) id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) beat: Option<bool>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "present"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub(crate) result: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
@@ -120,26 +116,15 @@ impl Message {
             return said.progress.map(|_| Self::Beat);
         }
         match said {
-            Said {
-                result: Some(result),
-                error: None,
-                ..
-            } => Some(Self::Reply(Reply::Done(result))),
-            Said {
-                error: Some(message),
-                result: None,
-                kind,
-                ..
-            } => {
+            Said { result: Some(result), error: None, .. } => {
+                Some(Self::Reply(Reply::Done(result)))
+            }
+            Said { error: Some(message), result: None, kind, .. } => {
                 let kind = kind.unwrap_or_default();
                 Some(Self::Reply(Reply::Failed { message, kind }))
             }
             Said {
-                progress: Some(percent @ 0..=100),
-                message,
-                result: None,
-                error: None,
-                ..
+                progress: Some(percent @ 0..=100), message, result: None, error: None, ..
             } => Some(Self::Progress(Progress { percent, message })),
             _ => None,
         }
@@ -172,10 +157,7 @@ mod tests {
         );
         assert_eq!(
             read(r#"{"id":"7","progress":40,"message":"m"}"#),
-            Some(Message::Progress(Progress {
-                percent: 40,
-                message: Some("m".to_owned())
-            }))
+            Some(Message::Progress(Progress { percent: 40, message: Some("m".to_owned()) }))
         );
     }
 

@@ -68,8 +68,7 @@ impl<'a> Pump<'a> {
     }
 
     fn hand_over_stderr(&mut self, sink: &mut impl FnMut(Output<'_>)) {
-        self.stderr
-            .hand_over(|chunk| sink(Output::Chunk(Stream::Stderr, chunk)));
+        self.stderr.hand_over(|chunk| sink(Output::Chunk(Stream::Stderr, chunk)));
     }
 }
 
@@ -82,11 +81,7 @@ struct Source<R> {
 
 impl<R: AsyncRead + Unpin> Source<R> {
     fn new(pipe: Option<R>, limit: usize) -> Self {
-        Self {
-            pipe,
-            fresh: Vec::with_capacity(CHUNK),
-            tail: Tail::new(limit),
-        }
+        Self { pipe, fresh: Vec::with_capacity(CHUNK), tail: Tail::new(limit) }
     }
 
     fn is_open(&self) -> bool {
@@ -104,11 +99,7 @@ impl<R: AsyncRead + Unpin> Source<R> {
     }
 
     fn hand_over(&mut self, take: impl FnOnce(&[u8])) {
-        let ready = if self.is_open() {
-            whole_characters(&self.fresh)
-        } else {
-            self.fresh.len()
-        };
+        let ready = if self.is_open() { whole_characters(&self.fresh) } else { self.fresh.len() };
         if ready > 0 {
             take(&self.fresh[..ready]);
             self.tail.push(&self.fresh[..ready]);

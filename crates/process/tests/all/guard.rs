@@ -31,29 +31,18 @@ struct Family {
 
 /// Starts a parent and waits until all six of its family have told their pid.
 fn family(parent: &mut Command) -> Family {
-    let mut parent = parent
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a parent");
+    let mut parent = parent.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a parent");
     let mut told = BufReader::new(parent.stdout.take().expect("its output"));
     let (mut guard, mut members) = (0, Vec::new());
     while guard == 0 || members.len() < 6 {
         let mut line = String::new();
-        assert!(
-            told.read_line(&mut line).expect("a line") > 0,
-            "the parent ended"
-        );
+        assert!(told.read_line(&mut line).expect("a line") > 0, "the parent ended");
         match line.strip_prefix("guard ") {
             Some(pid) => guard = pid.trim().parse().expect("a pid"),
             None => members.extend(pids(&line)),
         }
     }
-    Family {
-        parent,
-        guard,
-        members,
-    }
+    Family { parent, guard, members }
 }
 
 fn parent() -> Command {
@@ -122,11 +111,7 @@ fn a_dead_guard_is_replaced() {
 
 #[test]
 fn strangers_survive_a_sweep() {
-    let mut stranger = Command::new("sleep")
-        .arg("1000")
-        .env(MARK, "someone-else")
-        .spawn()
-        .unwrap();
+    let mut stranger = Command::new("sleep").arg("1000").env(MARK, "someone-else").spawn().unwrap();
     let mut family = family(&mut parent());
     family.parent.kill().unwrap();
     family.parent.wait().unwrap();

@@ -53,10 +53,7 @@ async fn a_call_brings_progress_and_a_result_despite_stray_prints() {
         .await
         .unwrap();
     assert_eq!(reply, Reply::Done(json!({"n": 1})));
-    let half = Progress {
-        percent: 50,
-        message: Some("half way".to_owned()),
-    };
+    let half = Progress { percent: 50, message: Some("half way".to_owned()) };
     assert_eq!(reports, [half]);
 }
 
@@ -64,10 +61,8 @@ async fn a_call_brings_progress_and_a_result_despite_stray_prints() {
 async fn a_failure_is_a_reply_and_keeps_the_worker() {
     let pool = pool(1);
     let before = pid(&pool).await;
-    let failed = Reply::Failed {
-        message: "no such thing".to_owned(),
-        kind: FailureKind::Permanent,
-    };
+    let failed =
+        Reply::Failed { message: "no such thing".to_owned(), kind: FailureKind::Permanent };
     assert_eq!(call(&pool, "fail").await.unwrap(), failed);
     assert_eq!(pid(&pool).await, before);
 }
@@ -91,27 +86,12 @@ async fn a_crash_is_the_matter_of_one_call() {
     let pool = pool(2);
     let (crash, fine) = tokio::join!(call(&pool, "abort"), call(&pool, "echo"));
     assert!(
-        matches!(
-            crash,
-            Err(PoolError::Crashed {
-                exit: Some(Exit::Signal(6)),
-                ..
-            })
-        ),
+        matches!(crash, Err(PoolError::Crashed { exit: Some(Exit::Signal(6)), .. })),
         "{crash:?}"
     );
     assert!(fine.is_ok());
     let exit = call(&pool, "exit").await;
-    assert!(
-        matches!(
-            exit,
-            Err(PoolError::Crashed {
-                exit: Some(Exit::Code(7)),
-                ..
-            })
-        ),
-        "{exit:?}"
-    );
+    assert!(matches!(exit, Err(PoolError::Crashed { exit: Some(Exit::Code(7)), .. })), "{exit:?}");
     assert!(call(&pool, "echo").await.is_ok());
 }
 
@@ -148,9 +128,7 @@ async fn a_cancelled_call_kills_its_worker() {
     let pool = pool(1);
     let worker = pid(&pool).await;
     let cancel = CancellationToken::new();
-    let outcome = pool
-        .call(&request("hang"), None, &cancel, |_| cancel.cancel())
-        .await;
+    let outcome = pool.call(&request("hang"), None, &cancel, |_| cancel.cancel()).await;
     assert!(matches!(outcome, Err(PoolError::Cancelled)), "{outcome:?}");
     assert!(!runs(worker));
 }
@@ -186,10 +164,7 @@ async fn a_worker_without_heartbeat_is_replaced() {
             frozen = report.message.unwrap().parse().unwrap();
         })
         .await;
-    assert!(
-        matches!(outcome, Err(PoolError::Stuck { .. })),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Err(PoolError::Stuck { .. })), "{outcome:?}");
     assert!(!runs(frozen));
     assert_ne!(pid(&pool).await, frozen);
 }
@@ -210,10 +185,7 @@ async fn a_busy_worker_with_a_heartbeat_is_left_alone() {
 async fn a_worker_that_never_speaks_is_given_up_after_the_start_timeout() {
     let pool = shell_pool("exec sleep 1000").with_start_timeout(Duration::from_millis(200));
     let outcome = call(&pool, "pid").await;
-    assert!(
-        matches!(outcome, Err(PoolError::Stuck { .. })),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Err(PoolError::Stuck { .. })), "{outcome:?}");
 }
 
 #[tokio::test]
@@ -230,10 +202,7 @@ async fn garbage_is_shown_and_the_worker_replaced() {
 async fn a_line_without_end_is_garbage() {
     let pool = shell_pool("exec cat /dev/zero");
     let outcome = call(&pool, "pid").await;
-    assert!(
-        matches!(outcome, Err(PoolError::Garbage { .. })),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Err(PoolError::Garbage { .. })), "{outcome:?}");
 }
 
 #[tokio::test]

@@ -12,30 +12,20 @@ fn sh(line: &str) -> CommandSpec {
 }
 
 fn limits() -> Limits {
-    Limits {
-        output_bytes: 64 * 1024,
-        grace: LONG,
-        timeout: Some(LONG),
-    }
+    Limits { output_bytes: 64 * 1024, grace: LONG, timeout: Some(LONG) }
 }
 
 async fn finish(spec: &CommandSpec, limits: &Limits) -> Finished {
-    run(spec, limits, &CancellationToken::new(), |_| {})
-        .await
-        .expect("it starts")
+    run(spec, limits, &CancellationToken::new(), |_| {}).await.expect("it starts")
 }
 
 async fn refusal(spec: &CommandSpec) -> SpawnError {
-    run(spec, &limits(), &CancellationToken::new(), |_| {})
-        .await
-        .expect_err("it must not start")
+    run(spec, &limits(), &CancellationToken::new(), |_| {}).await.expect_err("it must not start")
 }
 
 #[tokio::test]
 async fn a_command_reports_its_code_and_output() {
-    let spec = sh("echo out $NAME; echo err >&2; pwd; exit 3")
-        .with_env("NAME", "x")
-        .with_cwd("/");
+    let spec = sh("echo out $NAME; echo err >&2; pwd; exit 3").with_env("NAME", "x").with_cwd("/");
     let done = finish(&spec, &limits()).await;
     assert_eq!(done.exit, Exit::Code(3));
     assert_eq!(done.stdout.text, "out x\n/\n");
@@ -53,10 +43,7 @@ async fn a_signal_from_elsewhere_is_reported_as_such() {
 async fn input_larger_than_a_pipe_comes_back_whole() {
     let input: String = "0123456789abcdef".repeat(40_000);
     let spec = CommandSpec::new(["cat"]).with_stdin(input.clone());
-    let limits = Limits {
-        output_bytes: 1 << 20,
-        ..limits()
-    };
+    let limits = Limits { output_bytes: 1 << 20, ..limits() };
     let done = finish(&spec, &limits).await;
     assert_eq!(done.exit, Exit::Code(0));
     assert!(done.stdout.text == input);
@@ -77,10 +64,7 @@ async fn without_input_a_command_reads_nothing() {
 #[tokio::test]
 async fn a_timeout_kills_grandchildren_too() {
     let spec = sh("sleep 1000 & echo pid $!; sh -c 'echo pid $$; sleep 1000; :' & wait");
-    let limits = Limits {
-        timeout: Some(Duration::from_millis(300)),
-        ..limits()
-    };
+    let limits = Limits { timeout: Some(Duration::from_millis(300)), ..limits() };
     let done = finish(&spec, &limits).await;
     assert_eq!(done.exit, Exit::TimedOut);
     let pids = pids(&done.stdout.text);
@@ -92,11 +76,7 @@ async fn a_timeout_kills_grandchildren_too() {
 async fn a_child_that_ignores_sigterm_is_killed_after_the_grace() {
     let spec = sh("trap '' TERM; echo pid $$; while :; do sleep 0.05; done");
     let cancel = CancellationToken::new();
-    let limits = Limits {
-        grace: Duration::from_millis(200),
-        timeout: None,
-        ..limits()
-    };
+    let limits = Limits { grace: Duration::from_millis(200), timeout: None, ..limits() };
     let mut asked = None;
     let done = run(&spec, &limits, &cancel, |_| {
         asked.get_or_insert_with(Instant::now);
@@ -113,9 +93,7 @@ async fn a_child_that_ignores_sigterm_is_killed_after_the_grace() {
 async fn a_child_may_use_its_grace_to_say_goodbye() {
     let spec = sh("trap 'echo goodbye; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
     let cancel = CancellationToken::new();
-    let done = run(&spec, &limits(), &cancel, |_| cancel.cancel())
-        .await
-        .unwrap();
+    let done = run(&spec, &limits(), &cancel, |_| cancel.cancel()).await.unwrap();
     assert_eq!(done.exit, Exit::Cancelled);
     assert_eq!(done.stdout.text, "ready\ngoodbye\n");
 }
@@ -126,9 +104,7 @@ async fn a_grandchild_may_use_the_grace_when_the_child_is_gone() {
         "sh -c 'trap \"sleep 0.4; echo goodbye; exit\" TERM; echo ready; while :; do sleep 0.01; done' & wait",
     );
     let cancel = CancellationToken::new();
-    let done = run(&spec, &limits(), &cancel, |_| cancel.cancel())
-        .await
-        .unwrap();
+    let done = run(&spec, &limits(), &cancel, |_| cancel.cancel()).await.unwrap();
     assert_eq!(done.stdout.text, "ready\ngoodbye\n");
 }
 
@@ -184,10 +160,7 @@ async fn a_grandchild_in_another_session_does_not_hang_us() {
 #[tokio::test]
 async fn ten_megabytes_keep_the_bounded_tail_and_count_the_rest() {
     let spec = sh("yes 0123456 | head -c 10000000; printf end");
-    let limits = Limits {
-        output_bytes: 1000,
-        ..limits()
-    };
+    let limits = Limits { output_bytes: 1000, ..limits() };
     let mut live = 0;
     let done = run(&spec, &limits, &CancellationToken::new(), |output| {
         if let Output::Chunk(Stream::Stdout, chunk) = output {
@@ -204,11 +177,8 @@ async fn ten_megabytes_keep_the_bounded_tail_and_count_the_rest() {
 
 #[tokio::test]
 async fn a_command_that_prints_for_ever_can_be_stopped() {
-    let limits = Limits {
-        output_bytes: 1000,
-        timeout: Some(Duration::from_millis(200)),
-        ..limits()
-    };
+    let limits =
+        Limits { output_bytes: 1000, timeout: Some(Duration::from_millis(200)), ..limits() };
     let done = finish(&CommandSpec::new(["yes"]), &limits).await;
     assert_eq!(done.exit, Exit::TimedOut);
     assert_eq!(done.stdout.text.len(), 1000);
@@ -218,10 +188,7 @@ async fn a_command_that_prints_for_ever_can_be_stopped() {
 #[tokio::test]
 async fn more_than_a_pipe_on_both_streams_does_not_deadlock() {
     let spec = sh("yes out | head -c 300000 & yes err | head -c 300000 >&2; wait");
-    let limits = Limits {
-        output_bytes: 1 << 20,
-        ..limits()
-    };
+    let limits = Limits { output_bytes: 1 << 20, ..limits() };
     let done = finish(&spec, &limits).await;
     assert_eq!(done.exit, Exit::Code(0));
     assert_eq!(done.stdout.text.len(), 300_000);
@@ -257,14 +224,8 @@ async fn reports_come_as_lines_and_stay_in_the_output() {
     .await
     .unwrap();
     let expected = [
-        Line::Progress {
-            percent: 40,
-            message: Some("half".to_owned()),
-        },
-        Line::RetryAfter {
-            delay: Duration::from_secs(30),
-            service: Some("api".to_owned()),
-        },
+        Line::Progress { percent: 40, message: Some("half".to_owned()) },
+        Line::RetryAfter { delay: Duration::from_secs(30), service: Some("api".to_owned()) },
         Line::Result(serde_json::json!({"n": 1})),
     ];
     assert_eq!(lines, expected);
@@ -291,8 +252,7 @@ async fn dropping_the_future_kills_the_group() {
         let cancel = CancellationToken::new();
         run(&spec, &Limits::default(), &cancel, |output| {
             if let Output::Chunk(_, chunk) = output {
-                tell.send(String::from_utf8_lossy(chunk).into_owned())
-                    .unwrap();
+                tell.send(String::from_utf8_lossy(chunk).into_owned()).unwrap();
             }
         })
         .await
@@ -312,10 +272,7 @@ async fn a_missing_program_is_named_with_the_path_it_was_looked_for_on() {
     let error = refusal(&CommandSpec::new(["no-such-program-here"])).await;
     assert!(matches!(error, SpawnError::NotFound { .. }), "{error:?}");
     let text = error.to_string();
-    assert!(
-        text.contains("no-such-program-here") && text.contains("PATH"),
-        "{text}"
-    );
+    assert!(text.contains("no-such-program-here") && text.contains("PATH"), "{text}");
 
     let spec = CommandSpec::new(["true"]).with_env("PATH", "/nowhere");
     let error = refusal(&spec).await;
@@ -328,10 +285,7 @@ async fn a_missing_program_is_named_with_the_path_it_was_looked_for_on() {
 #[tokio::test]
 async fn a_missing_directory_is_named() {
     let error = refusal(&CommandSpec::new(["true"]).with_cwd("/no/such/dir")).await;
-    assert!(
-        matches!(&error, SpawnError::CwdMissing { cwd } if cwd.ends_with("dir")),
-        "{error:?}"
-    );
+    assert!(matches!(&error, SpawnError::CwdMissing { cwd } if cwd.ends_with("dir")), "{error:?}");
 }
 
 #[tokio::test]
@@ -340,36 +294,21 @@ async fn a_file_that_is_no_program_is_named() {
     let file = dir.path().join("notes.txt");
     std::fs::write(&file, "hello").unwrap();
     let error = refusal(&CommandSpec::new([file.to_str().unwrap()])).await;
-    assert!(
-        matches!(error, SpawnError::NotExecutable { .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, SpawnError::NotExecutable { .. }), "{error:?}");
     let error = refusal(&CommandSpec::new(["/"])).await;
-    assert!(
-        matches!(error, SpawnError::NotExecutable { .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, SpawnError::NotExecutable { .. }), "{error:?}");
 }
 
 #[tokio::test]
 async fn too_many_arguments_are_refused_with_a_way_out() {
     let error = refusal(&CommandSpec::new(["true".to_owned(), "x".repeat(8 << 20)])).await;
-    assert!(
-        matches!(error, SpawnError::TooLong { bytes, .. } if bytes > 8 << 20),
-        "{error:?}"
-    );
+    assert!(matches!(error, SpawnError::TooLong { bytes, .. } if bytes > 8 << 20), "{error:?}");
 }
 
 #[tokio::test]
 async fn an_empty_command_and_a_nul_byte_are_refused() {
-    assert!(matches!(
-        refusal(&CommandSpec::default()).await,
-        SpawnError::Empty
-    ));
-    assert!(matches!(
-        refusal(&CommandSpec::new([""])).await,
-        SpawnError::Empty
-    ));
+    assert!(matches!(refusal(&CommandSpec::default()).await, SpawnError::Empty));
+    assert!(matches!(refusal(&CommandSpec::new([""])).await, SpawnError::Empty));
     let error = refusal(&CommandSpec::new(["echo", "a\0b"])).await;
     assert!(matches!(error, SpawnError::Invalid { .. }), "{error:?}");
 }

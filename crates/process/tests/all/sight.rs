@@ -29,15 +29,11 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 pub fn assert_all_end(pids: &[u32]) {
     assert!(!pids.is_empty());
-    eventually(&format!("the end of {pids:?}"), || {
-        !pids.iter().any(|pid| runs(*pid))
-    });
+    eventually(&format!("the end of {pids:?}"), || !pids.iter().any(|pid| runs(*pid)));
 }
 
 /// The numbers on the lines that start with `pid `.
 pub fn pids(text: &str) -> Vec<u32> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("pid "));
-    lines
-        .map(|pid| pid.trim().parse().expect("a number after pid"))
-        .collect()
+    lines.map(|pid| pid.trim().parse().expect("a number after pid")).collect()
 }

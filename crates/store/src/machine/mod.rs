@@ -156,6 +156,11 @@ impl<T: Tables> Machine<T> {
         Ok(true)
     }
 
+    /// The revision up to which this machine knows everything.
+    pub fn revision(&self) -> Option<u64> {
+        self.seen
+    }
+
     /// Forgets everything after a transaction that was rolled back.
     pub fn reset(&mut self) {
         self.seen = None;

@@ -47,8 +47,7 @@ impl Group<'_> {
             Group::Files(files) => {
                 let path = PathBuf::from(&files[at]);
                 let part = |part: Option<&std::ffi::OsStr>| {
-                    part.map(|part| part.to_string_lossy().into_owned())
-                        .unwrap_or_default()
+                    part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default()
                 };
                 bound.push(("item", text_value(files[at].clone())));
                 bound.push(("name", text_value(part(path.file_name()))));
@@ -59,10 +58,7 @@ impl Group<'_> {
 }
 
 fn text_value(text: String) -> Cow<'static, AxisValue> {
-    Cow::Owned(AxisValue {
-        json: Value::String(text.clone()),
-        text,
-    })
+    Cow::Owned(AxisValue { json: Value::String(text.clone()), text })
 }
 
 /// The groups of an element; `None` when there is a problem with them.
@@ -98,10 +94,7 @@ fn files(
 ) -> Option<Vec<String>> {
     let message = match glob::find(directory, pattern) {
         Ok(files) if !files.is_empty() => return Some(files),
-        Ok(_) => format!(
-            "glob \"{pattern}\" matches no file in {}",
-            directory.display()
-        ),
+        Ok(_) => format!("glob \"{pattern}\" matches no file in {}", directory.display()),
         Err(error) => format!("glob \"{pattern}\" cannot be read: {error}"),
     };
     problems.add(entry.line, &entry.place, message);

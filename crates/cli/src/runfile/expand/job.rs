@@ -24,11 +24,7 @@ impl Ids {
     /// From the id as written, or from `base` when there is none.
     pub(super) fn new(entry: &JobEntry, axes: &[Group<'_>], base: String) -> Self {
         let Some(template) = &entry.id else {
-            return Self {
-                base,
-                template: None,
-                suffix: !axes.is_empty(),
-            };
+            return Self { base, template: None, suffix: !axes.is_empty() };
         };
         let of_axis = |name: &str| axes.iter().any(|axis| axis.names().any(|own| own == name));
         Self {
@@ -72,10 +68,7 @@ impl<'a> Maker<'a> {
     ) -> Option<Self> {
         let task_name = task_name(sections, entry, base, problems)?;
         let task = sections.tasks.get(&task_name)?;
-        let mut services = entry
-            .services
-            .clone()
-            .unwrap_or_else(|| task.services.clone());
+        let mut services = entry.services.clone().unwrap_or_else(|| task.services.clone());
         if let Some(cost) = &entry.cost
             && let Err(reason) = apply_cost(&mut services, cost.clone())
         {
@@ -126,19 +119,13 @@ impl<'a> Maker<'a> {
     fn one(&self, bound: &[Bound<'_>], axes: &[Group<'_>], ids: &Ids) -> Result<JobDef, String> {
         let (entry, task) = (self.entry, self.task);
         let fill = |scope: &Scope<'_>, field: &str, template: &Option<Template>| {
-            let filled = template
-                .as_ref()
-                .map(|template| scope.fill(field, template));
+            let filled = template.as_ref().map(|template| scope.fill(field, template));
             filled.transpose()
         };
         // A field can use those before it: params, target, group, id, then the rest.
         let params = scope::params(&entry.params, bound, &self.task_name)?;
         let mut scope = Scope::new(bound, &params, &self.task_name);
-        let queue = entry
-            .queue
-            .as_deref()
-            .or(task.queue.as_deref())
-            .or(self.default_queue);
+        let queue = entry.queue.as_deref().or(task.queue.as_deref()).or(self.default_queue);
         scope.know("queue", queue);
         let target = fill(&scope, "target", &entry.target)?;
         scope.know("target", target.as_deref());

@@ -94,10 +94,7 @@ fn fill_texts(value: &Value, key: &str, scope: &Scope<'_>) -> Result<Value, Stri
             })?)
         }
         Value::Array(items) => Value::Array(
-            items
-                .iter()
-                .map(|item| fill_texts(item, key, scope))
-                .collect::<Result<_, _>>()?,
+            items.iter().map(|item| fill_texts(item, key, scope)).collect::<Result<_, _>>()?,
         ),
         Value::Object(map) => Value::Object(
             map.iter()

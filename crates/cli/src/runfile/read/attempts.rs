@@ -11,14 +11,8 @@ pub(crate) const MAX_PRIORITY: i64 = 1_000_000;
 /// The words for priorities.
 const PRIORITIES: [(&str, i32); 4] = [("low", 0), ("normal", 50), ("high", 100), ("critical", 200)];
 
-const RETRY_FIELDS: [&str; 6] = [
-    "max_attempts",
-    "backoff",
-    "base_delay",
-    "max_delay",
-    "jitter",
-    "retry_on",
-];
+const RETRY_FIELDS: [&str; 6] =
+    ["max_attempts", "backoff", "base_delay", "max_delay", "jitter", "retry_on"];
 const MAX_ATTEMPTS: i64 = 1_000_000;
 
 /// `priority: 10` or `priority: high`.
@@ -51,10 +45,8 @@ pub(super) fn retry(fields: &Fields<'_>, problems: &mut Problems) -> Option<Retr
         None => None,
         Some(node) => match &node.kind {
             Kind::Map(_) => policy(node, &fields.path("retry"), problems),
-            _ => attempts(fields, "retry", problems).map(|count| RetryDef {
-                max_attempts: Some(count),
-                ..RetryDef::default()
-            }),
+            _ => attempts(fields, "retry", problems)
+                .map(|count| RetryDef { max_attempts: Some(count), ..RetryDef::default() }),
         },
     };
     let inside = retry.as_ref().and_then(|retry| retry.max_attempts);
@@ -75,9 +67,7 @@ pub(super) fn retry(fields: &Fields<'_>, problems: &mut Problems) -> Option<Retr
 }
 
 fn attempts(fields: &Fields<'_>, name: &str, problems: &mut Problems) -> Option<u32> {
-    fields
-        .whole(name, 1, MAX_ATTEMPTS, problems)
-        .and_then(|count| u32::try_from(count).ok())
+    fields.whole(name, 1, MAX_ATTEMPTS, problems).and_then(|count| u32::try_from(count).ok())
 }
 
 fn policy(node: &Node, place: &str, problems: &mut Problems) -> Option<RetryDef> {

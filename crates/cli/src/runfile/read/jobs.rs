@@ -141,9 +141,7 @@ pub(super) fn job(node: &Node, index: usize, problems: &mut Problems) -> Option<
         index,
         line: node.line,
         id: template("id", problems),
-        target: fields
-            .text("target", problems)
-            .map(|text| Template::parse(&text)),
+        target: fields.text("target", problems).map(|text| Template::parse(&text)),
         params: params(&fields, problems),
         depends_on: templates(fields.words("depends_on", problems).unwrap_or_default()),
         for_each: for_each(&fields, problems),
@@ -211,9 +209,7 @@ fn templates(texts: Vec<String>) -> Vec<Template> {
 
 fn params(fields: &Fields<'_>, problems: &mut Problems) -> Map<String, Value> {
     let entries = fields.map("params", problems).unwrap_or_default();
-    let pairs = entries
-        .iter()
-        .map(|entry| (entry.key.clone(), entry.value.to_json()));
+    let pairs = entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json()));
     pairs.collect()
 }
 
@@ -227,11 +223,7 @@ fn grid(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Axis> {
         return Vec::new();
     };
     if entries.is_empty() {
-        fields.refuse(
-            "grid",
-            problems,
-            "is empty; add an axis like lr: [0.1, 0.01]",
-        );
+        fields.refuse("grid", problems, "is empty; add an axis like lr: [0.1, 0.01]");
     }
     let mut axes = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -240,10 +232,7 @@ fn grid(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Axis> {
             problems.add(entry.line, &fields.place, format!("{field} {reason}"));
         }
         if let Some(values) = values(fields, &field, &entry.value, problems) {
-            axes.push(Axis {
-                name: entry.key.clone(),
-                values,
-            });
+            axes.push(Axis { name: entry.key.clone(), values });
         }
     }
     axes
@@ -251,9 +240,7 @@ fn grid(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Axis> {
 
 fn check_axis(name: &str) -> Result<(), String> {
     if NAMES.contains(&name) || matches!(name, "params" | "item" | "name" | "stem") {
-        return Err(format!(
-            "would hide the placeholder {{{name}}}; call the axis something else"
-        ));
+        return Err(format!("would hide the placeholder {{{name}}}; call the axis something else"));
     }
     let template = Template::parse(&format!("{{{name}}}"));
     if template.is_literal() || name.contains('.') {
@@ -328,12 +315,7 @@ fn range(
     }
     let numbers = (0..).map(|n| from + n * step).take_while(|n| *n <= to);
     Some(
-        numbers
-            .map(|number| AxisValue {
-                text: number.to_string(),
-                json: number.into(),
-            })
-            .collect(),
+        numbers.map(|number| AxisValue { text: number.to_string(), json: number.into() }).collect(),
     )
 }
 

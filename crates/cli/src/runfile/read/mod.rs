@@ -19,15 +19,8 @@ use super::tree::{Kind, Node};
 /// The longest id or name.
 pub(crate) const MAX_NAME_CHARS: usize = 200;
 
-const FILE_FIELDS: [&str; 7] = [
-    "name",
-    "store",
-    "queue",
-    "max_parallel",
-    "services",
-    "tasks",
-    "jobs",
-];
+const FILE_FIELDS: [&str; 7] =
+    ["name", "store", "queue", "max_parallel", "services", "tasks", "jobs"];
 
 /// The sections of a file, before expansion.
 #[derive(Default)]
@@ -65,17 +58,13 @@ pub(crate) fn file(root: &Node, problems: &mut Problems) -> Sections {
     for entry in fields.map("services", problems).unwrap_or_default() {
         let place = named(&entry.key, entry.line, "services", problems);
         let service = services::service(&entry.value, &place, problems);
-        sections
-            .services
-            .extend(service.map(|def| (entry.key.clone(), def)));
+        sections.services.extend(service.map(|def| (entry.key.clone(), def)));
     }
     for entry in fields.map("tasks", problems).unwrap_or_default() {
         let place = named(&entry.key, entry.line, "tasks", problems);
         let task = tasks::task(&entry.value, &place, problems);
         sections.task_lines.insert(entry.key.clone(), entry.line);
-        sections
-            .tasks
-            .extend(task.map(|def| (entry.key.clone(), def)));
+        sections.tasks.extend(task.map(|def| (entry.key.clone(), def)));
     }
     sections.jobs = job_list(&fields, problems);
     sections
@@ -87,23 +76,16 @@ fn job_list(fields: &Fields<'_>, problems: &mut Problems) -> Vec<JobEntry> {
         return Vec::new();
     };
     let Kind::List(items) = &node.kind else {
-        return fields
-            .wrong("jobs", node, "a list of jobs", problems)
-            .unwrap_or_default();
+        return fields.wrong("jobs", node, "a list of jobs", problems).unwrap_or_default();
     };
     let jobs = items.iter().enumerate();
-    jobs.filter_map(|(index, item)| jobs::job(item, index, problems))
-        .collect()
+    jobs.filter_map(|(index, item)| jobs::job(item, index, problems)).collect()
 }
 
 /// Checks the key of a section and answers its place.
 fn named(key: &str, line: usize, section: &str, problems: &mut Problems) -> String {
     if let Err(reason) = check_name(key) {
-        problems.add(
-            line,
-            section,
-            format!("the name \"{}\" {reason}", key.escape_debug()),
-        );
+        problems.add(line, section, format!("the name \"{}\" {reason}", key.escape_debug()));
     }
     join(section, key)
 }
@@ -125,13 +107,11 @@ pub(crate) fn check_name(text: &str) -> Result<(), String> {
     }
     let length = text.chars().count();
     if length > MAX_NAME_CHARS {
-        return Err(format!(
-            "is {length} characters long; at most {MAX_NAME_CHARS} are allowed"
-        ));
+        return Err(format!("is {length} characters long; at most {MAX_NAME_CHARS} are allowed"));
     }
     if text.chars().any(char::is_control) {
         return Err(
-            "has a control character (a tab, a line break or the like); remove it".to_owned(),
+            "has a control character (a tab, a line break or the like); remove it".to_owned()
         );
     }
     Ok(())

@@ -20,13 +20,7 @@ const SERVICE_FIELDS: [&str; 8] = [
     "circuit_timeout",
     "per_key",
 ];
-const KEY_FIELDS: [&str; 5] = [
-    "rate",
-    "rate_limit",
-    "rate_window",
-    "limits",
-    "max_concurrent",
-];
+const KEY_FIELDS: [&str; 5] = ["rate", "rate_limit", "rate_window", "limits", "max_concurrent"];
 const LIMIT_FIELDS: [&str; 3] = ["rate", "rate_limit", "rate_window"];
 /// The window of a `rate_limit` without `rate_window`, as in the founding document.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
@@ -89,13 +83,10 @@ fn rates(fields: &Fields<'_>, problems: &mut Problems) -> Vec<Rate> {
         Kind::List(items) if is_pair(items) => {
             pair(fields, "rate", items, problems).into_iter().collect()
         }
-        Kind::List(items) => items
-            .iter()
-            .filter_map(|item| one_rate(fields, "rate", item, problems))
-            .collect(),
-        _ => one_rate(fields, "rate", node, problems)
-            .into_iter()
-            .collect(),
+        Kind::List(items) => {
+            items.iter().filter_map(|item| one_rate(fields, "rate", item, problems)).collect()
+        }
+        _ => one_rate(fields, "rate", node, problems).into_iter().collect(),
     }
 }
 
@@ -154,11 +145,7 @@ fn rate_limit(fields: &Fields<'_>, problems: &mut Problems) -> Option<Rate> {
         && is_pair(items)
     {
         if fields.get("rate_window").is_some() {
-            fields.refuse(
-                "rate_window",
-                problems,
-                "is already in the pair of rate_limit",
-            );
+            fields.refuse("rate_window", problems, "is already in the pair of rate_limit");
         }
         return pair(fields, "rate_limit", items, problems);
     }
@@ -251,7 +238,7 @@ pub(crate) fn apply_cost(services: &mut ServicesField, cost: CostField) -> Resul
                 (None, _) => return Err("is set, but there are no services to spend it on".into()),
                 _ => {
                     return Err(
-                        "is one number for several services; write cost: {service: n}".into(),
+                        "is one number for several services; write cost: {service: n}".into()
                     );
                 }
             }

@@ -43,13 +43,9 @@ pub(super) fn task(node: &Node, place: &str, problems: &mut Problems) -> Option<
         timeout: fields.span("timeout", problems),
         retry: attempts::retry(&fields, problems),
         services: used,
-        key: fields
-            .word("key", problems)
-            .map(|text| Template::parse(&text)),
+        key: fields.word("key", problems).map(|text| Template::parse(&text)),
         env: env(&fields, problems),
-        cwd: fields
-            .word("cwd", problems)
-            .map(|text| Template::parse(&text)),
+        cwd: fields.word("cwd", problems).map(|text| Template::parse(&text)),
         priority: attempts::priority(&fields, problems),
         group: name(&fields, "group", problems),
         queue: name(&fields, "queue", problems),
@@ -76,12 +72,7 @@ pub(super) fn command(fields: &Fields<'_>, problems: &mut Problems) -> Option<Co
                 None
             }
         },
-        _ => fields.wrong(
-            "run",
-            node,
-            "a list of arguments or a shell string",
-            problems,
-        ),
+        _ => fields.wrong("run", node, "a list of arguments or a shell string", problems),
     }
 }
 
@@ -99,15 +90,8 @@ fn arguments(fields: &Fields<'_>, items: &[Node], problems: &mut Problems) -> Op
             }
         }
     }
-    if args
-        .first()
-        .is_none_or(|program| program.source().trim().is_empty())
-    {
-        fields.refuse(
-            "run",
-            problems,
-            "is empty; write the program and its arguments",
-        );
+    if args.first().is_none_or(|program| program.source().trim().is_empty()) {
+        fields.refuse("run", problems, "is empty; write the program and its arguments");
         return None;
     }
     Some(Command::Args(args))
@@ -120,10 +104,8 @@ fn env(
     let mut env = std::collections::BTreeMap::new();
     for entry in fields.map("env", problems).unwrap_or_default() {
         if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
-            let message = format!(
-                "the variable name \"{}\" is not valid",
-                entry.key.escape_debug()
-            );
+            let message =
+                format!("the variable name \"{}\" is not valid", entry.key.escape_debug());
             problems.add(entry.line, &fields.path("env"), message);
         }
         match (&entry.value.kind, entry.value.text()) {

@@ -71,9 +71,7 @@ fn every_field_is_read() {
     assert_eq!((key.max_concurrent, key.limits.len()), (Some(1), 1));
     assert_eq!(file.services["pairs"].limits[0].to_string(), "60/min");
 
-    let [a, b, c] = &file.jobs[..] else {
-        panic!("three jobs")
-    };
+    let [a, b, c] = &file.jobs[..] else { panic!("three jobs") };
     assert_eq!(a.priority, 100);
     assert_eq!(a.group.as_deref(), Some("web"));
     assert_eq!(a.queue.as_deref(), Some("night"));
@@ -88,12 +86,7 @@ fn every_field_is_read() {
     assert_eq!(retry.jitter, Some(false));
     assert_eq!(
         retry.retry_on.as_deref().unwrap(),
-        [
-            RetryOn::Timeout,
-            RetryOn::ExitCode(7),
-            RetryOn::Crash,
-            RetryOn::Word("reset".into())
-        ]
+        [RetryOn::Timeout, RetryOn::ExitCode(7), RetryOn::Crash, RetryOn::Word("reset".into())]
     );
 
     assert_eq!(b.target.as_deref(), Some("1.10"), "text as written");
@@ -126,17 +119,7 @@ fn a_stored_task_gives_the_same_command_in_another_process() {
         params: &job.params,
     };
     let run = task.invocation(&view).unwrap();
-    assert_eq!(
-        run.argv,
-        [
-            "curl",
-            "-s",
-            "https://example.org/",
-            "--version=1.10",
-            "no",
-            "0755"
-        ]
-    );
+    assert_eq!(run.argv, ["curl", "-s", "https://example.org/", "--version=1.10", "no", "0755"]);
     assert_eq!(run.env["TOKEN"], "t-ann");
     assert_eq!(run.env["EMPTY"], "");
     assert_eq!(run.cwd.as_deref(), Some("/tmp"));
@@ -195,11 +178,7 @@ params = {n = 1, at = 2027-01-31}
     assert_eq!(parse(toml, Format::Toml, "f").unwrap(), yaml);
     assert_eq!(parse(json, Format::Json, "f").unwrap(), yaml);
     assert_eq!(ids(&yaml), ["a", "t-1"]);
-    for (text, format) in [
-        (toml, Format::Toml),
-        (json, Format::Json),
-        (FULL, Format::Yaml),
-    ] {
+    for (text, format) in [(toml, Format::Toml), (json, Format::Json), (FULL, Format::Yaml)] {
         assert_eq!(Format::sniff(text), format);
     }
 }
@@ -213,26 +192,10 @@ fn a_list_becomes_jobs_and_its_name_stands_for_all_of_them() {
          - {id: 'parse-i{item}', task: t, for_each: [a, 1.10], depends_on: 'fetch-{item}', params: {out: x}}\n\
          - {id: sum, task: all, depends_on: [parse, fetch-no]}\n",
     );
-    assert_eq!(
-        ids(&file),
-        [
-            "fetch-a",
-            "fetch-1.10",
-            "fetch-no",
-            "parse-ia",
-            "parse-i1.10",
-            "sum"
-        ]
-    );
-    assert_eq!(
-        file.jobs[1].params,
-        json!({"item": "1.10", "out": "o/1.10"})
-    );
+    assert_eq!(ids(&file), ["fetch-a", "fetch-1.10", "fetch-no", "parse-ia", "parse-i1.10", "sum"]);
+    assert_eq!(file.jobs[1].params, json!({"item": "1.10", "out": "o/1.10"}));
     assert_eq!(file.jobs[4].depends_on, ["fetch-1.10"]);
-    assert_eq!(
-        file.jobs[5].depends_on,
-        ["fetch-no", "parse-ia", "parse-i1.10"]
-    );
+    assert_eq!(file.jobs[5].depends_on, ["fetch-no", "parse-ia", "parse-i1.10"]);
     assert_eq!(file.jobs[4].entry, 1);
 }
 
@@ -269,10 +232,7 @@ fn files_become_jobs_in_sorted_order() {
     std::fs::write(&path, text).unwrap();
     let file = load(&path).unwrap();
     assert_eq!(ids(&file), ["count-a.csv", "count-b.csv"]);
-    assert_eq!(
-        file.jobs[0].params,
-        json!({"item": "data/a.csv", "name": "a.csv", "stem": "a"})
-    );
+    assert_eq!(file.jobs[0].params, json!({"item": "data/a.csv", "name": "a.csv", "stem": "a"}));
 }
 
 #[test]
@@ -285,13 +245,7 @@ fn a_fingerprint_changes_with_what_a_job_does_and_with_nothing_else() {
     };
     let base = print("[echo, hi]", "params: {x: 1, y: 2}");
     assert_eq!(base.len(), 32);
-    assert_eq!(
-        base,
-        print(
-            "[echo, 'hi']",
-            "params: {y: 2, x: 1}, priority: 9, timeout: 5"
-        )
-    );
+    assert_eq!(base, print("[echo, 'hi']", "params: {y: 2, x: 1}, priority: 9, timeout: 5"));
     for (run, rest) in [
         ("[echo, ho]", "params: {x: 1, y: 2}"),
         ("echo hi", "params: {x: 1, y: 2}"),
@@ -303,10 +257,7 @@ fn a_fingerprint_changes_with_what_a_job_does_and_with_nothing_else() {
         assert_ne!(base, print(run, rest), "{run} {rest}");
     }
     // Pinned: a later release must find the jobs of an earlier one unchanged.
-    assert_eq!(
-        print("[echo, '{target}']", "target: x"),
-        "f87beb6e3605852bb8211794a99cab84"
-    );
+    assert_eq!(print("[echo, '{target}']", "target: x"), "f87beb6e3605852bb8211794a99cab84");
 }
 
 #[test]

@@ -34,15 +34,11 @@ impl<'a> Reader<'a> {
                 let nodes = items.into_iter().map(|item| self.node(item, depth + 1));
                 Kind::List(nodes.collect::<Result<_, _>>()?)
             }
-            Some(b'"') => Kind::Scalar {
-                text: serde_json::from_str(raw.get()).map_err(again)?,
-                plain: false,
-            },
+            Some(b'"') => {
+                Kind::Scalar { text: serde_json::from_str(raw.get()).map_err(again)?, plain: false }
+            }
             _ if raw.get() == "null" => Kind::Null,
-            _ => Kind::Scalar {
-                text: raw.get().to_owned(),
-                plain: true,
-            },
+            _ => Kind::Scalar { text: raw.get().to_owned(), plain: true },
         };
         Ok(Node::new(line, kind))
     }
@@ -50,11 +46,7 @@ impl<'a> Reader<'a> {
     fn map(&self, pairs: Pairs<'a>, depth: usize) -> Result<Kind, SyntaxError> {
         let entry = |(key, raw): (String, &'a RawValue)| {
             let value = self.node(raw, depth + 1)?;
-            Ok(Entry {
-                key,
-                line: value.line,
-                value,
-            })
+            Ok(Entry { key, line: value.line, value })
         };
         let entries: Vec<Entry> = pairs.0.into_iter().map(entry).collect::<Result<_, _>>()?;
         check_unique(&entries)?;

@@ -37,17 +37,11 @@ pub(crate) struct SyntaxError {
 
 impl SyntaxError {
     fn new(line: usize, message: impl Into<String>) -> Self {
-        Self {
-            line,
-            message: message.into(),
-        }
+        Self { line, message: message.into() }
     }
 
     fn too_deep(line: usize) -> Self {
-        Self::new(
-            line,
-            format!("lists and maps are nested deeper than {MAX_DEPTH}"),
-        )
+        Self::new(line, format!("lists and maps are nested deeper than {MAX_DEPTH}"))
     }
 
     fn duplicate(key: &str, line: usize, first: usize) -> Self {
@@ -222,9 +216,7 @@ impl Lines {
     fn of(text: &str) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let starts = std::iter::once(0).chain(breaks.map(|(at, _)| at + 1));
-        Self {
-            starts: starts.collect(),
-        }
+        Self { starts: starts.collect() }
     }
 
     fn at(&self, offset: usize) -> usize {
@@ -252,11 +244,7 @@ mod tests {
         let yaml = "b: 1.10\na: [no, 'x']\n";
         let toml = "b = 1.10\na = ['no', 'x']\n";
         let json = "{\"b\": 1.10,\n\"a\": [\"no\", \"x\"]}";
-        for (text, format) in [
-            (yaml, Format::Yaml),
-            (toml, Format::Toml),
-            (json, Format::Json),
-        ] {
+        for (text, format) in [(yaml, Format::Yaml), (toml, Format::Toml), (json, Format::Json)] {
             let Kind::Map(entries) = parse(text, format).unwrap().kind else {
                 panic!("{format:?} gives no map");
             };
@@ -278,11 +266,7 @@ mod tests {
         ] {
             let error = parse(text, format).unwrap_err();
             assert_eq!(error.line, 3);
-            assert!(
-                error.message.contains("twice, first on line 1"),
-                "{}",
-                error.message
-            );
+            assert!(error.message.contains("twice, first on line 1"), "{}", error.message);
         }
         let error = parse("a = 1\nb = 2\na = 3\n", Format::Toml).unwrap_err();
         assert_eq!(error.line, 3);
@@ -302,9 +286,7 @@ mod tests {
             let error = parse(&text, format).unwrap_err();
             let message = error.message;
             assert!(
-                ["nested", "nesting", "recursion"]
-                    .iter()
-                    .any(|word| message.contains(word)),
+                ["nested", "nesting", "recursion"].iter().any(|word| message.contains(word)),
                 "{format:?}: {message}"
             );
         }

@@ -56,15 +56,9 @@ fn map(table: &DeTable<'_>, lines: &Lines, depth: usize) -> Result<Kind, SyntaxE
 }
 
 fn plain(text: &str) -> Kind {
-    Kind::Scalar {
-        text: text.to_owned(),
-        plain: true,
-    }
+    Kind::Scalar { text: text.to_owned(), plain: true }
 }
 
 fn quoted(text: &str) -> Kind {
-    Kind::Scalar {
-        text: text.to_owned(),
-        plain: false,
-    }
+    Kind::Scalar { text: text.to_owned(), plain: false }
 }

@@ -40,11 +40,7 @@ struct Open {
 
 enum State {
     List(Vec<Node>),
-    Map {
-        entries: Vec<Entry>,
-        key: Option<(String, usize)>,
-        merges: Vec<Node>,
-    },
+    Map { entries: Vec<Entry>, key: Option<(String, usize)>, merges: Vec<Node> },
 }
 
 #[derive(Default)]
@@ -70,11 +66,7 @@ impl Builder {
             }
             Event::SequenceStart(_, anchor, _) => self.open(line, anchor, State::List(Vec::new())),
             Event::MappingStart(_, anchor, _) => {
-                let state = State::Map {
-                    entries: Vec::new(),
-                    key: None,
-                    merges: Vec::new(),
-                };
+                let state = State::Map { entries: Vec::new(), key: None, merges: Vec::new() };
                 self.open(line, anchor, state)
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(),
@@ -115,12 +107,7 @@ impl Builder {
         if self.stack.len() >= MAX_DEPTH {
             return Err(SyntaxError::too_deep(line));
         }
-        self.stack.push(Open {
-            line,
-            anchor,
-            size: 1,
-            state,
-        });
+        self.stack.push(Open { line, anchor, size: 1, state });
         Ok(())
     }
 
@@ -130,11 +117,7 @@ impl Builder {
         };
         let kind = match open.state {
             State::List(items) => Kind::List(items),
-            State::Map {
-                mut entries,
-                merges,
-                ..
-            } => {
+            State::Map { mut entries, merges, .. } => {
                 check_unique(&entries)?;
                 if !merges.is_empty() {
                     merge_all(&mut entries, merges)?;
@@ -175,18 +158,10 @@ impl Builder {
         open.size += size;
         match &mut open.state {
             State::List(items) => items.push(node),
-            State::Map {
-                entries,
-                key,
-                merges,
-            } => match key.take() {
+            State::Map { entries, key, merges } => match key.take() {
                 None => *key = Some(map_key(node)?),
                 Some((name, _)) if name == "<<" => merges.push(node),
-                Some((name, line)) => entries.push(Entry {
-                    key: name,
-                    line,
-                    value: node,
-                }),
+                Some((name, line)) => entries.push(Entry { key: name, line, value: node }),
             },
         }
         Ok(())
@@ -224,10 +199,7 @@ fn merge_all(entries: &mut Vec<Entry>, merges: Vec<Node>) -> Result<(), SyntaxEr
                 let message = "<< merges maps; this is not one";
                 return Err(SyntaxError::new(map.line, message));
             };
-            entries.extend(
-                more.into_iter()
-                    .filter(|entry| keys.insert(entry.key.clone())),
-            );
+            entries.extend(more.into_iter().filter(|entry| keys.insert(entry.key.clone())));
         }
     }
     Ok(())

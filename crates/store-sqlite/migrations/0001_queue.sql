@@ -1,0 +1,195 @@
+-- The whole queue. Instants are microseconds since the Unix epoch, in UTC. For people there is the view
+-- `jobs`; the tables are narrow where they are hot. To change this schema, add the next numbered file:
+-- a file that was released is never edited.
+
+-- What a claim, a heartbeat and a finish touch.
+CREATE TABLE job (
+    seq              INTEGER PRIMARY KEY,
+    id               BLOB    NOT NULL UNIQUE,
+    lane             INTEGER NOT NULL,
+    priority         INTEGER NOT NULL,
+    -- 0 ready, 1 delayed, 2 waits for prerequisites, 3 leased, 4 running,
+    -- 5 completed, 6 failed, 7 cancelled, 8 quarantined
+    stage            INTEGER NOT NULL,
+    -- delayed: when its time comes; leased and running: when the lease lapses; then: when it finished
+    due              INTEGER,
+    prerequisites    INTEGER NOT NULL DEFAULT 0,
+    deadline         INTEGER,
+    attempt          INTEGER NOT NULL DEFAULT 0,
+    earlier_attempts INTEGER NOT NULL DEFAULT 0,
+    crashes          INTEGER NOT NULL DEFAULT 0,
+    created_at       INTEGER NOT NULL,
+    queued_at        INTEGER NOT NULL,
+    started_at       INTEGER,
+    worker           BLOB,
+    token            INTEGER,
+    start_by         INTEGER,
+    cancel_requested INTEGER NOT NULL DEFAULT 0,
+    units            TEXT
+) STRICT;
+
+CREATE INDEX job_ready ON job (lane, priority DESC, seq, units) WHERE stage = 0;
+CREATE INDEX job_due ON job (stage, due) WHERE due IS NOT NULL;
+CREATE INDEX job_deadline ON job (deadline) WHERE deadline IS NOT NULL;
+
+-- What was asked for, read once per attempt.
+CREATE TABLE body (
+    seq  INTEGER PRIMARY KEY,
+    spec TEXT NOT NULL
+) STRICT;
+
+-- What came of it, if there is anything to say.
+CREATE TABLE outcome (
+    seq        INTEGER PRIMARY KEY,
+    last_error TEXT,
+    failures   TEXT,
+    result     TEXT,
+    result_key TEXT,
+    progress   TEXT
+) STRICT;
+
+CREATE TABLE idempotency (
+    key TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL UNIQUE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tie (
+    prerequisite INTEGER NOT NULL,
+    dependent    INTEGER NOT NULL,
+    PRIMARY KEY (prerequisite, dependent)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tie_dependent ON tie (dependent);
+
+-- `stamp` is the revision of the last change that other processes must know of.
+CREATE TABLE lane (
+    lane  INTEGER PRIMARY KEY,
+    key   TEXT    NOT NULL UNIQUE,
+    queue TEXT    NOT NULL,
+    grp   TEXT    NOT NULL,
+    task  TEXT    NOT NULL,
+    stamp INTEGER NOT NULL
+) STRICT;
+CREATE INDEX lane_stamp ON lane (stamp);
+
+-- The jobs without a group are counted under the empty name.
+CREATE TABLE grp (
+    name        TEXT    PRIMARY KEY,
+    paused      INTEGER NOT NULL,
+    turn        INTEGER NOT NULL,
+    queued      INTEGER NOT NULL,
+    leased      INTEGER NOT NULL,
+    running     INTEGER NOT NULL,
+    completed   INTEGER NOT NULL,
+    failed      INTEGER NOT NULL,
+    cancelled   INTEGER NOT NULL,
+    quarantined INTEGER NOT NULL,
+    stamp       INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE queue (
+    name       TEXT PRIMARY KEY,
+    max_queued INTEGER,
+    on_full    TEXT    NOT NULL,
+    paused     INTEGER NOT NULL,
+    queued     INTEGER NOT NULL,
+    stamp      INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE service (
+    name       TEXT PRIMARY KEY,
+    spec       TEXT    NOT NULL,
+    breaker    TEXT    NOT NULL,
+    held_until INTEGER NOT NULL,
+    stamp      INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE usage (
+    id      INTEGER PRIMARY KEY,
+    service TEXT    NOT NULL,
+    key     TEXT,
+    at      INTEGER NOT NULL,
+    units   INTEGER NOT NULL
+) STRICT;
+CREATE INDEX usage_at ON usage (at);
+
+CREATE TABLE task (
+    name TEXT PRIMARY KEY,
+    spec TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE worker (
+    id         BLOB PRIMARY KEY,
+    spec       TEXT    NOT NULL,
+    host       TEXT    NOT NULL,
+    started_at INTEGER NOT NULL,
+    seen_at    INTEGER NOT NULL
+) STRICT;
+
+-- Events in runs of consecutive numbers, one row per transaction; the view `events` has one row each.
+CREATE TABLE event (
+    last  INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    at    INTEGER NOT NULL,
+    body  TEXT    NOT NULL
+) STRICT;
+
+CREATE TABLE log (
+    n       INTEGER PRIMARY KEY,
+    seq     INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    token   INTEGER NOT NULL,
+    stream  TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    text    TEXT    NOT NULL
+) STRICT;
+CREATE INDEX log_seq ON log (seq, n);
+
+CREATE TABLE meta (
+    one               INTEGER PRIMARY KEY CHECK (one = 1),
+    revision          INTEGER NOT NULL,
+    seq               INTEGER NOT NULL,
+    served            INTEGER NOT NULL,
+    event             INTEGER NOT NULL,
+    delayed           INTEGER NOT NULL,
+    blocked           INTEGER NOT NULL,
+    last_served_group TEXT
+) STRICT;
+INSERT INTO meta VALUES (1, 1, 0, 0, 0, 0, 0, NULL);
+
+CREATE VIEW jobs AS
+SELECT
+    lower(hex(job.id)) AS id,
+    CASE job.stage WHEN 3 THEN 'leased' WHEN 4 THEN 'running' WHEN 5 THEN 'completed' WHEN 6 THEN 'failed'
+        WHEN 7 THEN 'cancelled' WHEN 8 THEN 'quarantined' ELSE 'queued' END AS state,
+    CASE job.stage WHEN 0 THEN 'its turn' WHEN 1 THEN 'until ' || datetime(job.due / 1000000, 'unixepoch')
+        WHEN 2 THEN job.prerequisites || ' prerequisites' END AS waits_for,
+    lane.task,
+    nullif(lane.grp, '') AS "group",
+    lane.queue,
+    job.priority,
+    job.attempt,
+    body.spec ->> 'target' AS target,
+    body.spec -> 'params' AS params,
+    datetime(job.created_at / 1000000, 'unixepoch') AS created_at,
+    datetime(job.started_at / 1000000, 'unixepoch') AS started_at,
+    CASE WHEN job.stage > 4 THEN datetime(job.due / 1000000, 'unixepoch') END AS finished_at,
+    CASE WHEN job.stage IN (3, 4) THEN datetime(job.due / 1000000, 'unixepoch') END AS lease_expires_at,
+    lower(hex(job.worker)) AS leased_by,
+    outcome.last_error,
+    outcome.result,
+    job.seq
+FROM job
+JOIN lane USING (lane)
+JOIN body ON body.seq = job.seq
+LEFT JOIN outcome ON outcome.seq = job.seq;
+
+CREATE VIEW events AS
+SELECT
+    one.value ->> 'seq' AS seq,
+    datetime((one.value ->> 'at') / 1000000, 'unixepoch') AS at,
+    one.value ->> 'type' AS type,
+    one.value ->> 'job' AS job,
+    one.value ->> 'task' AS task,
+    one.value ->> 'error' AS error,
+    one.value AS body
+FROM event, json_each(event.body) AS one;

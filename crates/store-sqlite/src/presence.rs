@@ -1,0 +1,79 @@
+//! Which worker instances of this machine are alive. Each holds a lock on a file of its own beside the
+//! database for as long as its process lives; the operating system lets go of it at the very moment the
+//! process ends, however it ends. A worker whose lock can be had is gone.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use runcue_core::WorkerId;
+use runcue_store::WorkerSpec;
+
+/// The locks this process holds.
+pub struct Presence {
+    directory: PathBuf,
+    held: Mutex<HashMap<WorkerId, File>>,
+}
+
+impl Presence {
+    pub fn beside(database: &Path) -> Self {
+        let mut name = database.file_name().unwrap_or_default().to_owned();
+        name.push("-workers");
+        Self { directory: database.with_file_name(name), held: Mutex::new(HashMap::new()) }
+    }
+
+    /// Takes the lock of a worker of this process. What is in the file is for people.
+    pub fn announce(&self, worker: &WorkerSpec) -> std::io::Result<()> {
+        let mut held = self.held();
+        if held.contains_key(&worker.id) {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.directory)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.file_of(worker.id))?;
+        file.lock()?;
+        writeln!(file, "{} pid {} on {}", worker.name, worker.pid, worker.host)?;
+        held.insert(worker.id, file);
+        Ok(())
+    }
+
+    /// Gives the lock of a worker back.
+    pub fn leave(&self, worker: WorkerId) {
+        if self.held().remove(&worker).is_some() {
+            let _ = fs::remove_file(self.file_of(worker));
+            // Goes only when it is empty.
+            let _ = fs::remove_dir(&self.directory);
+        }
+    }
+
+    /// Whether a worker of this machine is gone for certain.
+    pub fn is_gone(&self, worker: WorkerId) -> bool {
+        if self.held().contains_key(&worker) {
+            return false;
+        }
+        let path = self.file_of(worker);
+        match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => file.try_lock().is_ok() && fs::remove_file(&path).is_ok(),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        }
+    }
+
+    fn file_of(&self, worker: WorkerId) -> PathBuf {
+        self.directory.join(worker.to_string())
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<WorkerId, File>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The name of this machine.
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,260 @@
+//! Jobs: inserting, loading, saving and finding them.
+
+use super::*;
+use crate::rows::{self, COLUMNS, FROM, stage, stages};
+use runcue_core::Wait;
+use std::sync::Arc;
+
+impl SqliteTables {
+    pub(super) fn insert_job(&mut self, job: &Job) -> Result<bool> {
+        let life = &job.life;
+        let (stage, due) = stage(life);
+        let prerequisites = match life.state {
+            State::Queued(Wait::Prerequisites(left)) => left,
+            _ => 0,
+        };
+        let units = runcue_core::board::units_of(&job.spec.services);
+        let units = units.map(|units| self.text("units", &*units)).transpose()?;
+        let seq = signed(job.seq.0);
+        let inserted = self.run(
+            "INSERT INTO job (seq, id, lane, priority, stage, due, prerequisites, deadline, created_at, queued_at, \
+             units) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (id) DO NOTHING",
+            params![
+                seq,
+                &blob(job.id().as_u128())[..],
+                signed(job.lane.0),
+                job.spec.priority,
+                stage,
+                due,
+                prerequisites,
+                life.deadline(&job.spec).map(Timestamp::as_micros),
+                life.created_at.as_micros(),
+                life.queued_at.as_micros(),
+                units,
+            ],
+        )?;
+        if inserted == 0 {
+            return Ok(false);
+        }
+        let spec = self.text("spec", &*job.spec)?;
+        self.run("INSERT INTO body (seq, spec) VALUES (?1, ?2)", params![seq, spec])?;
+        if let Some(key) = &job.spec.idempotency_key {
+            self.run("INSERT INTO idempotency (key, seq) VALUES (?1, ?2)", params![key, seq])?;
+        }
+        Ok(true)
+    }
+
+    pub(super) fn load_job(&self, seq: Seq) -> Result<Option<Job>> {
+        const SQL: &str = const_format!("SELECT ", COLUMNS, " FROM ", FROM, " WHERE job.seq = ?1");
+        self.row(SQL, [signed(seq.0)], rows::job)
+    }
+
+    /// Writes a life. Only the columns that the change concerns are named, because SQLite rewrites every
+    /// index that a named column belongs to.
+    pub(super) fn save_job(&mut self, job: &Job, before: &State) -> Result<()> {
+        let life = &job.life;
+        let seq = signed(job.seq.0);
+        let (stage, due) = stage(life);
+        let was_held = before.lease().is_some();
+        match &life.state {
+            State::Running(lease) | State::Leased(lease)
+                if *before == State::Queued(Wait::Turn) =>
+            {
+                let worker = blob(lease.worker.as_u128());
+                self.run(
+                    "UPDATE job SET stage = ?2, due = ?3, attempt = ?4, started_at = ?5, worker = ?6, token = ?7, \
+                     start_by = ?8, deadline = NULL WHERE seq = ?1",
+                    params![
+                        seq,
+                        stage,
+                        due,
+                        life.attempt,
+                        life.started_at.map(Timestamp::as_micros),
+                        &worker[..],
+                        signed(lease.token.0),
+                        lease.start_by.map(Timestamp::as_micros),
+                    ],
+                )?;
+                Ok(())
+            }
+            State::Completed if was_held => {
+                self.run(
+                    "UPDATE job SET stage = ?2, due = ?3 WHERE seq = ?1",
+                    params![seq, stage, due],
+                )?;
+                if life.result.is_some() || life.result_key.is_some() || !life.failures.is_empty() {
+                    self.save_outcome(job)?;
+                }
+                Ok(())
+            }
+            State::Running(_) if matches!(before, State::Running(_)) => {
+                let sql = "UPDATE job SET due = ?2, cancel_requested = ?3 WHERE seq = ?1";
+                self.run(sql, params![seq, due, life.cancel_requested]).map(drop)
+            }
+            _ => self.save_all(job, stage, due),
+        }
+    }
+
+    fn save_all(&mut self, job: &Job, stage: i64, due: Option<i64>) -> Result<()> {
+        let life = &job.life;
+        let prerequisites = match life.state {
+            State::Queued(Wait::Prerequisites(left)) => left,
+            _ => 0,
+        };
+        self.run(
+            "UPDATE job SET stage = ?2, due = ?3, prerequisites = ?4, deadline = ?5, attempt = ?6, \
+             earlier_attempts = ?7, crashes = ?8, queued_at = ?9, started_at = ?10, cancel_requested = ?11 \
+             WHERE seq = ?1",
+            params![
+                signed(job.seq.0),
+                stage,
+                due,
+                prerequisites,
+                life.deadline(&job.spec).map(Timestamp::as_micros),
+                life.attempt,
+                life.earlier_attempts,
+                life.crashes,
+                life.queued_at.as_micros(),
+                life.started_at.map(Timestamp::as_micros),
+                life.cancel_requested,
+            ],
+        )?;
+        if life.last_error.is_some() || !life.failures.is_empty() {
+            self.save_outcome(job)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn save_outcome(&mut self, job: &Job) -> Result<()> {
+        let life = &job.life;
+        let failures = if life.failures.is_empty() {
+            None
+        } else {
+            Some(self.text("failures", &life.failures)?)
+        };
+        let progress =
+            life.progress.as_ref().map(|progress| self.text("progress", progress)).transpose()?;
+        let sql = "INSERT OR REPLACE INTO outcome (seq, last_error, failures, result, result_key, progress) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let result = life.result.as_ref().map(runcue_core::Json::as_str);
+        let values = params![
+            signed(job.seq.0),
+            life.last_error,
+            failures,
+            result,
+            life.result_key,
+            progress
+        ];
+        self.run(sql, values).map(drop)
+    }
+
+    pub(super) fn ready_heads(
+        &self,
+        lane: LaneId,
+        max: Option<i32>,
+        limit: usize,
+    ) -> Result<Vec<Head>> {
+        let sql = "SELECT priority, seq, units FROM job WHERE stage = 0 AND lane = ?1 AND priority <= ?2 \
+                   ORDER BY priority DESC, seq LIMIT ?3";
+        let values = params![signed(lane.0), max.unwrap_or(i32::MAX), limit_of(limit)];
+        self.rows(sql, values, |row| {
+            let units = match row.get_ref(2)?.as_str_or_null()? {
+                Some(text) => Some(Arc::from(rows::parsed::<Vec<u64>>("units", text)?)),
+                None => None,
+            };
+            Ok(Head { priority: row.get(0)?, seq: Seq(unsigned(row.get(1)?)), units })
+        })
+    }
+
+    pub(super) fn find_matching(
+        &self,
+        filter: &JobFilter,
+        after: Option<Seq>,
+        limit: usize,
+    ) -> Result<Vec<Seq>> {
+        let after = after.map_or(-1, |seq| signed(seq.0));
+        if !filter.ids.is_empty() {
+            return self.matching_ids(filter, after, limit);
+        }
+        let clause = crate::reader::Clause::of(filter);
+        let sql = format!(
+            "SELECT job.seq FROM job JOIN lane USING (lane) WHERE job.seq > ? {} ORDER BY job.seq LIMIT ?",
+            clause.sql
+        );
+        let mut values = vec![rusqlite::types::Value::from(after)];
+        values.extend(clause.values);
+        values.push(limit_of(limit).into());
+        self.seqs(&sql, rusqlite::params_from_iter(values))
+    }
+
+    fn matching_ids(&self, filter: &JobFilter, after: i64, limit: usize) -> Result<Vec<Seq>> {
+        let mut seqs = Vec::new();
+        for id in &filter.ids {
+            const SQL: &str =
+                const_format!("SELECT ", COLUMNS, " FROM ", FROM, " WHERE job.id = ?1");
+            let job = self.row(SQL, [&blob(id.as_u128())[..]], rows::job)?;
+            seqs.extend(
+                job.filter(|job| signed(job.seq.0) > after && filter.matches(job))
+                    .map(|job| job.seq),
+            );
+        }
+        seqs.sort();
+        seqs.truncate(limit);
+        Ok(seqs)
+    }
+
+    pub(super) fn find_stale(
+        &self,
+        state: StateWord,
+        ended_before: Timestamp,
+        keep: u64,
+        limit: usize,
+    ) -> Result<Vec<Seq>> {
+        let stage = stages(state)[0];
+        let count = "SELECT count(*) FROM job WHERE stage = ?1 AND due IS NOT NULL";
+        let total = self.row(count, [stage], |row| row.get::<_, i64>(0))?.unwrap_or(0);
+        let old = "SELECT count(*) FROM job WHERE stage = ?1 AND due < ?2";
+        let old = self
+            .row(old, [stage, ended_before.as_micros()], |row| row.get::<_, i64>(0))?
+            .unwrap_or(0);
+        let gone = old.max(total - signed(keep).min(total)).min(limit_of(limit));
+        let sql =
+            "SELECT seq FROM job WHERE stage = ?1 AND due IS NOT NULL ORDER BY due, seq LIMIT ?2";
+        self.seqs(sql, [stage, gone])
+    }
+}
+
+/// Joins constant texts at compile time, so that a statement is the same text every time.
+macro_rules! const_format {
+    ($($part:expr),+) => {{
+        const PARTS: &[&str] = &[$($part),+];
+        const LEN: usize = {
+            let (mut len, mut n) = (0, 0);
+            while n < PARTS.len() {
+                len += PARTS[n].len();
+                n += 1;
+            }
+            len
+        };
+        const BYTES: [u8; LEN] = {
+            let mut bytes = [0; LEN];
+            let (mut at, mut n) = (0, 0);
+            while n < PARTS.len() {
+                let part = PARTS[n].as_bytes();
+                let mut k = 0;
+                while k < part.len() {
+                    bytes[at] = part[k];
+                    at += 1;
+                    k += 1;
+                }
+                n += 1;
+            }
+            bytes
+        };
+        match std::str::from_utf8(&BYTES) {
+            Ok(text) => text,
+            Err(_) => "",
+        }
+    }};
+}
+use const_format;

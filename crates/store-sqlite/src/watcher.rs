@@ -1,0 +1,81 @@
+//! News from other processes: a thread that looks, a few dozen times a second and only while somebody
+//! waits, whether the file has a revision that this process has not written or seen.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::sync::watch;
+
+use crate::connection::{self, Options};
+
+/// Between two looks. A look is one integer read from shared memory.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A handle on the thread that looks.
+pub struct Watcher {
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Watcher {
+    pub fn new() -> Self {
+        Self { stop: Arc::new(AtomicBool::new(false)), thread: Mutex::new(None) }
+    }
+
+    /// Begins to look, if that has not begun yet.
+    pub fn ensure(
+        &self,
+        options: &Options,
+        seen: &Arc<AtomicU64>,
+        version: &Arc<watch::Sender<u64>>,
+    ) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_some() || self.stop.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(connection) = connection::reader(options) else { return };
+        let (stop, seen, version) = (self.stop.clone(), seen.clone(), version.clone());
+        let look = move || watch(&connection, &stop, &seen, &version);
+        *thread = std::thread::Builder::new().name("runcue-watch".into()).spawn(look).ok();
+    }
+
+    /// Stops looking.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn watch(
+    connection: &Connection,
+    stop: &AtomicBool,
+    seen: &AtomicU64,
+    version: &watch::Sender<u64>,
+) {
+    let number =
+        |sql: &str| connection.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0));
+    let mut last = None;
+    let mut told = 0;
+    while !stop.load(Ordering::Acquire) {
+        let current = number("PRAGMA data_version").ok();
+        if current != last {
+            last = current;
+            let revision = number("SELECT revision FROM meta")
+                .ok()
+                .and_then(|n| u64::try_from(n).ok())
+                .unwrap_or(0);
+            if revision > seen.load(Ordering::Acquire).max(told) {
+                told = revision;
+                version.send_modify(|version| *version += 1);
+            }
+        }
+        std::thread::park_timeout(PAUSE);
+    }
+}
