@@ -3,10 +3,11 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use runcue_store::Store;
+use runcue_store_sqlite::Durability;
 
 use crate::cli::{Cli, Color, Globals};
 use crate::config::{self, Config};
@@ -17,7 +18,6 @@ use crate::store::{Access, Address};
 use crate::trouble::Trouble;
 
 /// What every verb is given.
-#[derive(Debug)]
 pub struct App {
     /// Where results and remarks go.
     pub out: Out,
@@ -25,6 +25,8 @@ pub struct App {
     pub globals: Globals,
     /// What the config file says.
     pub config: Config,
+    /// What was opened, to be closed when the verb is done.
+    opened: Mutex<Vec<Arc<dyn Store>>>,
 }
 
 /// Runs the process.
@@ -48,7 +50,11 @@ fn run(cli: Cli) -> Result<Exit, Trouble> {
         .enable_all()
         .build()
         .map_err(|error| Trouble::failed(format!("threads cannot be started: {error}")))?;
-    let ended = runtime.block_on(cli.verb.run(&app));
+    let ended = runtime.block_on(async {
+        let ended = cli.verb.run(&app).await;
+        app.close().await;
+        ended
+    });
     // A thread that waits for a key or for standard input must not keep the process.
     runtime.shutdown_background();
     ended
@@ -75,7 +81,7 @@ impl App {
     pub fn new(globals: Globals) -> Result<Self, Trouble> {
         let out = Out { json: globals.json, quiet: globals.quiet, verbose: globals.verbose };
         let config = read_config(globals.config.as_deref())?;
-        Ok(Self { out, globals, config })
+        Ok(Self { out, globals, config, opened: Mutex::default() })
     }
 
     /// Where the store is: the flag before the environment before the file before the default.
@@ -87,17 +93,39 @@ impl App {
     pub fn address_or(&self, file: Option<&str>) -> Result<Address, Trouble> {
         let file = file.or(self.config.store.as_deref());
         let (url, _) = config::resolve_store(self.globals.store.as_deref(), &env, file);
-        Address::parse(&url)
+        let durability = self.config.durability.map(|word| match word {
+            config::Durability::Normal => Durability::Normal,
+            config::Durability::Full => Durability::Full,
+        });
+        Ok(Address::parse(&url)?.or_durability(durability))
     }
 
     /// Opens the store, which must be there.
-    pub async fn store(&self) -> Result<Arc<dyn Store>, Trouble> {
-        self.address()?.open(Access::Existing).await
+    pub fn store(&self) -> Result<Arc<dyn Store>, Trouble> {
+        self.open(&self.address()?, Access::Existing)
     }
 
     /// Opens the store, and makes it if need be.
-    pub async fn new_store(&self) -> Result<Arc<dyn Store>, Trouble> {
-        self.address()?.open(Access::Create).await
+    pub fn new_store(&self) -> Result<Arc<dyn Store>, Trouble> {
+        self.open(&self.address()?, Access::Create)
+    }
+
+    /// Opens a store that is closed when the verb is done.
+    pub fn open(&self, address: &Address, access: Access) -> Result<Arc<dyn Store>, Trouble> {
+        let store = address.open(access)?;
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&store));
+        Ok(store)
+    }
+
+    async fn close(&self) {
+        let opened =
+            std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
+        for store in opened {
+            // What was answered is durable already; a store that cannot close has nothing more to lose.
+            if let Err(error) = store.close().await {
+                self.out.detail(format!("the store did not close: {error}"));
+            }
+        }
     }
 }
 

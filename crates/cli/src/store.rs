@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runcue_store::{MemoryStore, Store};
+use runcue_store_sqlite::{Durability, Options, SqliteStore};
 
 use crate::nearest;
 use crate::trouble::Trouble;
@@ -17,8 +18,8 @@ const LATER: [&str; 5] = ["postgres", "postgresql", "redis", "rediss", "lmdb"];
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A SQLite file.
-    Sqlite(PathBuf),
+    /// A SQLite file, and what an acknowledged write survives if the URL says so.
+    Sqlite(PathBuf, Option<Durability>),
     /// This process; gone with it.
     Memory,
 }
@@ -39,7 +40,11 @@ impl Address {
             return Self::file(url, url);
         };
         match scheme {
-            "sqlite" => Self::file(rest.strip_prefix("//").unwrap_or(rest), url),
+            "sqlite" => {
+                let rest = rest.strip_prefix("//").unwrap_or(rest);
+                let (path, settings) = rest.split_once('?').unwrap_or((rest, ""));
+                Self::file(path, url)?.with_settings(settings, url)
+            }
             "memory" => Ok(Self::Memory),
             _ if LATER.contains(&scheme) => {
                 Err(Trouble::failed(format!("{scheme}: stores are not in this build yet"))
@@ -54,50 +59,61 @@ impl Address {
             let trouble = Trouble::usage(format!("the store {url:?} names no file"));
             return Err(trouble.help("write sqlite:PATH, for example sqlite:.runcue/queue.db"));
         }
-        Ok(Self::Sqlite(PathBuf::from(path)))
+        Ok(Self::Sqlite(PathBuf::from(path), None))
+    }
+
+    fn with_settings(self, settings: &str, url: &str) -> Result<Self, Trouble> {
+        let durability = match settings {
+            "" => return Ok(self),
+            "durability=normal" => Durability::Normal,
+            "durability=full" => Durability::Full,
+            _ => {
+                let trouble = Trouble::usage(format!("the store {url:?} has an unknown setting"));
+                return Err(trouble.help("the settings are durability=normal and durability=full"));
+            }
+        };
+        Ok(self.or_durability(Some(durability)))
+    }
+
+    /// The same, with what it says nothing about.
+    #[must_use]
+    pub fn or_durability(self, durability: Option<Durability>) -> Self {
+        match self {
+            Self::Sqlite(path, said) => Self::Sqlite(path, said.or(durability)),
+            other => other,
+        }
     }
 
     /// The file, if it is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::Sqlite(path) => Some(path),
+            Self::Sqlite(path, _) => Some(path),
             Self::Memory => None,
         }
     }
 
     /// Opens the store.
-    pub async fn open(&self, access: Access) -> Result<Arc<dyn Store>, Trouble> {
+    pub fn open(&self, access: Access) -> Result<Arc<dyn Store>, Trouble> {
         match self {
             Self::Memory => Ok(Arc::new(MemoryStore::new())),
-            Self::Sqlite(path) => {
+            Self::Sqlite(path, durability) => {
                 ready(path, access)?;
-                open_sqlite(path).await
+                let mut options = Options::new(path);
+                options.durability = durability.unwrap_or_default();
+                Ok(Arc::new(SqliteStore::open(options)?))
             }
         }
     }
 }
 
-async fn open_sqlite(path: &Path) -> Result<Arc<dyn Store>, Trouble> {
-    Err(Trouble::failed(format!("{}: the SQLite store is not in this build yet", path.display())))
-}
-
-/// Makes the directory of a new file, or refuses to make one.
+/// Refuses to make a file that was only to be looked at.
 fn ready(path: &Path, access: Access) -> Result<(), Trouble> {
-    if path.exists() {
+    if access == Access::Create || path.exists() {
         return Ok(());
     }
-    if access == Access::Existing {
-        let says = format!("there is no queue at {}", path.display());
-        return Err(Trouble::failed(says)
-            .help("`runcue add -- COMMAND` makes one here; --store names one elsewhere"));
-    }
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => std::fs::create_dir_all(parent).map_err(|error| {
-            let says = format!("the directory {} cannot be made: {error}", parent.display());
-            Trouble::failed(says).help("name another file with --store sqlite:PATH")
-        }),
-        None => Ok(()),
-    }
+    let says = format!("there is no queue at {}", path.display());
+    let help = "`runcue add -- COMMAND` makes one here; --store names one elsewhere";
+    Err(Trouble::failed(says).help(help))
 }
 
 /// The scheme of a URL. A single letter is a drive, and a colon after a slash belongs to a path.
@@ -120,7 +136,7 @@ fn unknown(scheme: &str) -> Trouble {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Sqlite(path, _) => write!(f, "sqlite:{}", path.display()),
             Self::Memory => f.write_str("memory:"),
         }
     }
@@ -131,7 +147,7 @@ mod tests {
     use super::*;
 
     fn sqlite(path: &str) -> Address {
-        Address::Sqlite(PathBuf::from(path))
+        Address::Sqlite(PathBuf::from(path), None)
     }
 
     #[test]
@@ -159,5 +175,6 @@ mod tests {
         assert!(told("mysql://db").contains("sqlite:, memory:"));
         assert!(told("sqlit:x").contains("did you mean sqlite:?"));
         assert!(told("sqlite:").contains("names no file"));
+        assert!(told("sqlite:x?mode=ro").contains("durability=full"));
     }
 }

@@ -151,7 +151,7 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
         };
         Line::from(vec![
             Span::from(format!("{}  ", words::clock(event.at))).dim(),
-            Span::from(format!("{:<12}", event.kind.short())).fg(color),
+            Span::from(format!("{:<15}", event.kind.short())).fg(color),
             Span::from(events::about(event)),
         ])
     };

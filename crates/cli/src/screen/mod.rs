@@ -8,3 +8,6 @@ mod state;
 pub use draw::draw;
 pub use snapshot::Snapshot;
 pub use state::{Action, Screen};
+
+#[cfg(test)]
+mod tests;

@@ -121,21 +121,19 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
         let jobs = tokio::task::spawn_blocking(move || read_lines(&from, now))
             .await
             .map_err(|error| Trouble::failed(format!("reading stopped: {error}")))??;
-        let store = app.new_store().await?;
+        let store = app.new_store()?;
         return add_many(&*store, jobs, app).await;
     }
-    let store = app.new_store().await?;
+    let store = app.new_store()?;
     let job = one_job(&args, &*store, now).await?;
     let added = submit(&*store, vec![job], app).await?;
     tell(&added, args.from.is_some(), app)?;
-    store.close().await?;
     Ok(Exit::Ok)
 }
 
 async fn add_many(store: &dyn Store, jobs: Vec<JobSpec>, app: &App) -> Result<Exit, Trouble> {
     let added = submit(store, jobs, app).await?;
     tell(&added, true, app)?;
-    store.close().await?;
     Ok(Exit::Ok)
 }
 

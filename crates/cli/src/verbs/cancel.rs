@@ -30,7 +30,7 @@ pub struct Args {
 /// Withdraws jobs.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     args.choice.require(args.all, "--all")?;
-    let store = app.store().await?;
+    let store = app.store()?;
     let bulk = if args.running { &LIVE[..] } else { &LIVE[..1] };
     let (filter, named) = args.choice.filter(&*store, bulk).await?;
     if args.choice.dry_run {
@@ -45,6 +45,5 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     if named.iter().any(|job| job.life.state.lease().is_some()) {
         app.out.note("running jobs were asked to stop; `runcue show` tells when they have");
     }
-    store.close().await?;
     Ok(Exit::Ok)
 }

@@ -73,7 +73,7 @@ pub async fn run(_: Args, app: &App) -> Result<Exit, Trouble> {
     if let Some(path) = address.path() {
         checks.extend(file_checks(path));
     }
-    match app.store().await {
+    match app.store() {
         Ok(store) => checks.extend(store_checks(&*store, &address).await?),
         Err(Trouble::Told { says, help, .. }) => {
             checks.push(Check::bad("store", says, help.unwrap_or_default()));
@@ -108,17 +108,12 @@ fn tell(checks: &[Check], app: &App) -> Result<(), Trouble> {
 async fn store_checks(store: &dyn Store, address: &Address) -> Result<Vec<Check>, Trouble> {
     let now = clock::now();
     let view = status::look(store, address, now).await?;
-    let survives = match view.durability {
-        "full" => ": an acknowledged write survives a loss of power",
-        "normal" => ": an acknowledged write survives a crash of the process, not a loss of power",
-        _ => "",
-    };
     let mut checks = vec![
         Check::ok(
             "store",
             format!("{} with {}", view.store, words::count(view.counts.total(), "job")),
         ),
-        Check::ok("durability", format!("{}{survives}", view.durability)),
+        Check::ok("durability", store.durability()),
     ];
     checks.push(data(store, now).await?);
     checks.push(workers(&view));
@@ -159,9 +154,9 @@ fn work(view: &StatusView, now: Timestamp) -> Check {
     let no_worker = view.live_workers().next().is_none();
     if view.ready > 0 && no_worker {
         let since = view.oldest_ready_at.map(Timestamp::from_millis);
-        let since = since.map(|at| words::relative(now, at)).unwrap_or_default();
+        let since = since.map(|at| words::span(now.since(at))).unwrap_or_default();
         let detail = format!(
-            "{} ready, the oldest from {since}, and no worker runs",
+            "{} ready, the oldest since {since}, and no worker runs",
             words::count(view.ready, "job")
         );
         return Check::warning("work", detail, "start a worker: runcue work");

@@ -56,7 +56,7 @@ fn kind(text: &str) -> Result<EventKind, String> {
 
 /// Shows events.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
-    let store = app.store().await?;
+    let store = app.store()?;
     let wanted = |event: &Event| args.kinds.is_empty() || args.kinds.contains(&event.kind);
     let mut left = args.limit.unwrap_or(if args.follow { usize::MAX } else { 50 });
     let shown_first = left.min(50) as u64;
@@ -125,7 +125,7 @@ pub fn line(event: &Event) -> String {
     let mut parts = vec![
         format!("{:>6}", event.seq),
         words::clock(event.at),
-        format!("{:<12}", event.kind.short()),
+        format!("{:<14}", event.kind.short()),
     ];
     parts.push(about(event));
     parts.join("  ").trim_end().to_owned()
@@ -157,7 +157,8 @@ pub fn about(event: &Event) -> String {
     parts.extend(event.message.as_ref().map(|text| words::one_line(text, 60)));
     parts.extend(event.error.as_ref().map(|text| words::one_line(text, 80)));
     if let Some(at) = event.retry_at {
-        parts.push(format!("again {}", words::relative(event.at, at)));
+        let word = if event.kind == EventKind::Retrying { "again" } else { "due" };
+        parts.push(format!("{word} {}", words::relative(event.at, at)));
     }
     parts.join("  ")
 }

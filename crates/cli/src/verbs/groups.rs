@@ -15,7 +15,7 @@ pub struct Args {}
 
 /// Lists groups.
 pub async fn run(_: Args, app: &App) -> Result<Exit, Trouble> {
-    let groups = app.store().await?.groups().await?;
+    let groups = app.store()?.groups().await?;
     if app.out.json {
         app.out.document(&GroupsView { groups: groups.iter().map(GroupView::from).collect() })?;
     } else if groups.is_empty() {

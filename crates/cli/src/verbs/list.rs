@@ -41,7 +41,7 @@ pub struct Args {
 
 /// Lists jobs.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
-    let store = app.store().await?;
+    let store = app.store()?;
     let before = match &args.before {
         Some(text) => Some(job_ref::one(&*store, text).await?.seq),
         None => None,

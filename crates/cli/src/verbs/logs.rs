@@ -56,7 +56,7 @@ impl From<Stream> for LogStream {
 
 /// Shows what a job wrote.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
-    let store = app.store().await?;
+    let store = app.store()?;
     let job = job_ref::one(&*store, &args.id).await?;
     let mut printer = Printer { args: &args, app, after: 0, attempt: None, open_line: false };
     let mut news = News::begin(&*store).await;

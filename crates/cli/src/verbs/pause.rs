@@ -38,7 +38,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
 
 /// Pauses or resumes groups.
 pub(super) async fn set(args: Args, paused: bool, app: &App) -> Result<Exit, Trouble> {
-    let store = app.store().await?;
+    let store = app.store()?;
     let mut groups = Vec::new();
     for name in &args.groups {
         groups.push(match args.anyway {
@@ -51,7 +51,6 @@ pub(super) async fn set(args: Args, paused: bool, app: &App) -> Result<Exit, Tro
         let changed = store.set_group_paused(clock::now(), group.clone(), paused).await?;
         done.push(Set { group, paused, changed });
     }
-    store.close().await?;
     if app.out.json {
         app.out.document(&SetAll { groups: done })?;
         return Ok(Exit::Ok);

@@ -70,7 +70,7 @@ impl From<Rule> for OnFull {
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     match args.action {
         None | Some(Action::List) => {
-            let queues = app.store().await?.queues().await?;
+            let queues = app.store()?.queues().await?;
             show(&queues, app)
         }
         Some(Action::Set(args)) => set(args, app).await,
@@ -78,7 +78,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
 }
 
 async fn set(args: SetArgs, app: &App) -> Result<Exit, Trouble> {
-    let store = app.new_store().await?;
+    let store = app.new_store()?;
     let queues = store.queues().await?;
     let known = queues.into_iter().find(|queue| queue.name == args.name);
     let old =
@@ -92,7 +92,6 @@ async fn set(args: SetArgs, app: &App) -> Result<Exit, Trouble> {
     store.upsert_queues(clock::now(), vec![spec]).await?;
     let queues = store.queues().await?;
     let now: Vec<QueueInfo> = queues.into_iter().filter(|queue| queue.name == args.name).collect();
-    store.close().await?;
     show(&now, app)
 }
 

@@ -27,7 +27,7 @@ pub struct Args {
 /// Sends jobs round again.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     args.choice.require(args.failed, "--failed")?;
-    let store = app.store().await?;
+    let store = app.store()?;
     let bulk = if args.cancelled { &ENDED[..] } else { &ENDED[..2] };
     let (filter, named) = args.choice.filter(&*store, bulk).await?;
     if args.choice.dry_run {
@@ -39,6 +39,5 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     let can = |job: &&Job| !ENDED.contains(&job.life.state.word());
     let untouched: Vec<&Job> = named.iter().filter(can).collect();
     chosen::tell(app, count, "retrying", &untouched)?;
-    store.close().await?;
     Ok(Exit::Ok)
 }

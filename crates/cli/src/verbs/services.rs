@@ -65,7 +65,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     match args.action {
         None | Some(Action::List) => {
             let now = clock::now();
-            let services = app.store().await?.services(now).await?;
+            let services = app.store()?.services(now).await?;
             show(&services, now, app)
         }
         Some(Action::Set(args)) => set(&args, app).await,
@@ -73,7 +73,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
 }
 
 async fn set(args: &SetArgs, app: &App) -> Result<Exit, Trouble> {
-    let store = app.new_store().await?;
+    let store = app.new_store()?;
     let now = clock::now();
     let mine = |services: Vec<ServiceInfo>| -> Option<ServiceInfo> {
         services.into_iter().find(|service| service.spec.name == args.name)
@@ -86,7 +86,6 @@ async fn set(args: &SetArgs, app: &App) -> Result<Exit, Trouble> {
     store.upsert_services(now, vec![changed(old, args)]).await?;
     let now = clock::now();
     let services: Vec<ServiceInfo> = mine(store.services(now).await?).into_iter().collect();
-    store.close().await?;
     show(&services, now, app)
 }
 

@@ -24,7 +24,7 @@ pub struct Args {
 
 /// Shows a job.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
-    let store = app.store().await?;
+    let store = app.store()?;
     let job = job_ref::one(&*store, &args.id).await?;
     let now = clock::now();
     let detail = detail(&*store, &job, now).await?;

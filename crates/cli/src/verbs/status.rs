@@ -19,7 +19,7 @@ pub struct Args {}
 
 /// Shows the queue at a glance.
 pub async fn run(_: Args, app: &App) -> Result<Exit, Trouble> {
-    let store = app.store().await?;
+    let store = app.store()?;
     let now = clock::now();
     let view = look(&*store, &app.address()?, now).await?;
     if app.out.json {
@@ -47,7 +47,7 @@ pub async fn look(
     let waiting = stats.delayed + stats.blocked;
     let mut view = StatusView {
         store: address.to_string(),
-        durability: store.durability(),
+        durability: durability(store),
         at: millis(now),
         counts: stats.counts,
         ready: stats.counts.queued.saturating_sub(waiting),
@@ -62,6 +62,12 @@ pub async fn look(
     };
     view.hint = hint(&view);
     Ok(view)
+}
+
+/// The word for what an acknowledged write survives, without its explanation.
+pub fn durability(store: &dyn Store) -> &'static str {
+    let told = store.durability();
+    told.split_once(':').map_or(told, |(word, _)| word)
 }
 
 /// What to do next, if anything.
@@ -128,7 +134,7 @@ fn queued(view: &StatusView, now: Timestamp) -> String {
     }
     if let Some(at) = view.oldest_ready_at {
         let age = words::span(now.since(Timestamp::from_millis(at)));
-        parts.push(format!("the oldest ready since {age}"));
+        parts.push(format!("the oldest since {age}"));
     }
     parts.join(", ")
 }

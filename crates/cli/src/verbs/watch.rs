@@ -44,7 +44,7 @@ struct WatchView<'a> {
 
 /// Watches the queue.
 pub async fn run(_: Args, app: &App) -> Result<Exit, Trouble> {
-    let store = app.store().await?;
+    let store = app.store()?;
     let address = app.address()?;
     if app.out.json || !out::is_terminal() {
         let seen = Snapshot::take(&*store, &address, clock::now()).await?;

@@ -26,7 +26,7 @@ struct WhyView {
 
 /// Says why a job waits.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
-    let store = app.store().await?;
+    let store = app.store()?;
     let job = job_ref::one(&*store, &args.id).await?;
     let now = clock::now();
     let reasons = store.why(now, job.id()).await?;

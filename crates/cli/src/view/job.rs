@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use runcue_core::{
     ErrorKind, Failure, GroupName, Job, JobId, Json, Key, Progress, QueueName, Requires,
-    RetryPolicy, State, StateWord, TaskName, Use, Wait, WorkerId,
+    RetryPolicy, ServiceName, State, StateWord, TaskName, Use, Wait, WorkerId,
 };
 use serde::Serialize;
 
@@ -55,7 +55,7 @@ pub struct JobView {
     /// What a worker must offer.
     pub requires: Requires,
     /// What it uses while it runs.
-    pub services: Vec<Use>,
+    pub services: Vec<UseView>,
     /// The key that per-key limits are counted by.
     pub key: Option<Key>,
     /// Where an agent downloads the program that does the work.
@@ -90,6 +90,21 @@ pub struct JobView {
     pub last_error: Option<String>,
     /// The failed attempts, latest last.
     pub fail_history: Vec<FailureView>,
+}
+
+/// A service that a job uses.
+#[derive(Clone, Debug, Serialize)]
+pub struct UseView {
+    /// The service.
+    pub service: ServiceName,
+    /// How many units of its rates one attempt uses.
+    pub units: u64,
+}
+
+impl From<&Use> for UseView {
+    fn from(used: &Use) -> Self {
+        Self { service: used.service.clone(), units: used.units }
+    }
 }
 
 /// One failed attempt.
@@ -149,7 +164,7 @@ impl From<&Job> for JobView {
             run_at: spec.run_at.map(millis),
             expires_at: spec.expires_at.map(millis),
             requires: spec.requires.clone(),
-            services: spec.services.clone(),
+            services: spec.services.iter().map(UseView::from).collect(),
             key: spec.key.clone(),
             solver_url: spec.solver_url.clone(),
             solver_checksum: spec.solver_checksum.clone(),

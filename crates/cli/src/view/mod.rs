@@ -14,7 +14,7 @@ mod service;
 mod status;
 
 pub use event::EventView;
-pub use job::{FailureView, JobDetailView, JobPageView, JobView, RelativeView};
+pub use job::{FailureView, JobDetailView, JobPageView, JobView, RelativeView, UseView};
 pub use log::LogView;
 pub use place::{GroupView, GroupsView, QueueView, QueuesView, SILENCE, WorkerView};
 pub use reason::ReasonView;

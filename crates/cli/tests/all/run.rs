@@ -1,0 +1,1 @@
+//! Running files and workers.
