@@ -1,0 +1,166 @@
+//! Ended attempts on their way to the store. One batch is written at a time, and what ends meanwhile makes
+//! the next one: many jobs share a transaction without anyone waiting for company.
+//!
+//! A completion is kept, and its lease extended, until the store has taken it in or says that the job is
+//! somebody else's.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use runcue_core::{StateWord, Timestamp};
+use runcue_store::{Finish, Finished, Outcome, Result, StoreError};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::running::Running;
+use crate::shared::{Shared, backoff};
+
+#[derive(Clone)]
+struct Ended {
+    running: Arc<Running>,
+    outcome: Outcome,
+}
+
+/// Writes down how attempts ended.
+#[derive(Default)]
+pub(crate) struct Completer {
+    waiting: Mutex<Vec<Ended>>,
+    arrived: Notify,
+    /// Reported but not yet taken in by the store.
+    pending: watch::Sender<usize>,
+}
+
+impl Completer {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Ended>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, running: Arc<Running>, outcome: Outcome) {
+        self.waiting().push(Ended { running, outcome });
+        self.pending.send_modify(|pending| *pending += 1);
+        self.arrived.notify_one();
+    }
+
+    /// Whether everything reported has been taken in.
+    pub(crate) fn is_idle(&self) -> bool {
+        *self.pending.borrow() == 0
+    }
+
+    /// Waits until everything reported has been taken in.
+    pub(crate) async fn idle(&self) {
+        let _ = self.pending.subscribe().wait_for(|pending| *pending == 0).await;
+    }
+
+    /// Writes everything that waits, in one batch. When the store could not, it all waits again.
+    pub(crate) async fn run_once(&self, shared: &Shared, now: Timestamp) -> Result<usize> {
+        let batch = std::mem::take(&mut *self.waiting());
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        // Output is only taken from whoever holds the lease, so it goes first.
+        shared.logs.run_once(shared, now).await;
+        let finishes = batch.iter().map(|ended| Finish {
+            lease: ended.running.lease.clone(),
+            outcome: ended.outcome.clone(),
+        });
+        match shared.ask(shared.store.finish(now, finishes.collect())).await {
+            Ok(answers) => {
+                self.settle(shared, &batch, &answers);
+                Ok(batch.len())
+            }
+            Err(StoreError::Closed) => {
+                self.settle(shared, &batch, &[]);
+                Err(StoreError::Closed)
+            }
+            Err(error) => {
+                self.waiting().splice(..0, batch);
+                Err(error)
+            }
+        }
+    }
+
+    fn settle(&self, shared: &Shared, batch: &[Ended], answers: &[Finished]) {
+        for (ended, answer) in batch.iter().zip(answers) {
+            tell(shared, ended, answer);
+        }
+        shared.running.remove(batch.iter().map(|ended| &ended.running));
+        self.pending.send_modify(|pending| *pending = pending.saturating_sub(batch.len()));
+        let telling = |ended: &Ended| {
+            matches!(ended.outcome, Outcome::Failed { .. } | Outcome::RateLimited { .. })
+        };
+        if batch.iter().any(telling) {
+            shared.look_at_status.notify_one();
+        }
+    }
+
+    pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
+        let completer = &shared.completer;
+        let mut failures = 0;
+        loop {
+            tokio::select! {
+                biased;
+                () = completer.arrived.notified(), if failures == 0 => {}
+                () = tokio::time::sleep(backoff(failures)), if failures > 0 => {}
+                () = stop.cancelled() => return,
+            }
+            match completer.run_once(shared, shared.clock.now()).await {
+                Ok(_) => failures = 0,
+                Err(StoreError::Closed) => return,
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(%error, failures, "completions wait for the store");
+                }
+            }
+        }
+    }
+}
+
+/// Counts and logs what became of one attempt.
+fn tell(shared: &Shared, ended: &Ended, answer: &Finished) {
+    let running = &ended.running;
+    let Finished::Now { state, .. } = answer else {
+        if *answer == Finished::Lost {
+            tracing::warn!(work_unit_id = %running.id(), attempt = running.lease.attempt, "lease_lost");
+        }
+        return;
+    };
+    let metrics = &shared.metrics;
+    match &ended.outcome {
+        Outcome::Done { .. } if *state == StateWord::Completed => {
+            metrics.completed();
+            tracing::info!(
+                work_unit_id = %running.id(),
+                task_type = %running.job.spec.task,
+                attempt = running.lease.attempt,
+                "work_completed"
+            );
+        }
+        Outcome::Done { .. } => failed(shared, ended, *state, "the result was refused"),
+        Outcome::Failed { error, .. } => failed(shared, ended, *state, error),
+        Outcome::RateLimited { retry_after, service } => {
+            let all = running.job.spec.services.iter().map(|used| &used.service);
+            for name in all.filter(|name| service.as_ref().is_none_or(|one| one == *name)) {
+                metrics.rate_limited(name);
+                tracing::warn!(service = %name, retry_after = ?retry_after, "service_rate_limited");
+            }
+        }
+        Outcome::HandBack => tracing::info!(work_unit_id = %running.id(), "work_handed_back"),
+        Outcome::Stopped => tracing::info!(work_unit_id = %running.id(), "work_cancelled"),
+    }
+}
+
+fn failed(shared: &Shared, ended: &Ended, state: StateWord, error: &str) {
+    let will_retry = !state.is_final();
+    if will_retry {
+        shared.metrics.retried();
+    } else if state != StateWord::Cancelled {
+        shared.metrics.failed();
+    }
+    tracing::warn!(
+        work_unit_id = %ended.running.id(),
+        task_type = %ended.running.job.spec.task,
+        attempt = ended.running.lease.attempt,
+        error,
+        will_retry,
+        "work_failed"
+    );
+}

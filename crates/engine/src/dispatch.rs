@@ -1,0 +1,137 @@
+//! Free slots become running jobs. Owns when to ask the store for jobs and how many; running them is
+//! [`crate::execute`]'s.
+//!
+//! ```text
+//!  a slot is free ─┐
+//!  news ───────────┼─▶ claim as many as there are free slots ─▶ execute each
+//!  a time has come ┤        (scored first, if there are callbacks)
+//!  slow poll ──────┘
+//! ```
+//!
+//! Slots that come free while a claim or a batch of completions is under way are filled by the next claim
+//! together: nothing here asks once per job.
+
+use std::sync::Arc;
+
+use runcue_core::{ClaimFilter, Timestamp};
+use runcue_store::{Claimed, Result};
+
+use crate::execute::execute;
+use crate::running::Running;
+use crate::score;
+use crate::shared::{Shared, backoff};
+
+/// Claims jobs and starts them.
+pub(crate) struct Dispatcher {
+    shared: Arc<Shared>,
+}
+
+impl Dispatcher {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Claims up to the free slots and starts what it got. Answers how many jobs that were.
+    pub(crate) async fn run_once(&self, now: Timestamp) -> Result<usize> {
+        let free = self.shared.free_slots();
+        let claimed = claim(&self.shared, now, free).await?;
+        let started = claimed.len();
+        for running in claimed {
+            tokio::spawn(run_one(Arc::clone(&self.shared), running));
+        }
+        Ok(started)
+    }
+
+    /// Does that whenever there is a reason to, until the engine stops.
+    pub(crate) async fn run(self) {
+        let shared = &self.shared;
+        let mut news = shared.news.subscribe();
+        let mut active = shared.active.subscribe();
+        let mut failures = 0;
+        loop {
+            news.mark_unchanged();
+            active.mark_unchanged();
+            let mut wake = Some(shared.clock.now().plus(shared.settings.poll));
+            if shared.free_slots() > 0 {
+                match self.run_once(shared.clock.now()).await {
+                    Ok(_) => failures = 0,
+                    Err(error) => {
+                        failures += 1;
+                        tracing::warn!(%error, failures, "no jobs could be claimed");
+                        wake = Some(shared.clock.now().plus(backoff(failures)));
+                    }
+                }
+            }
+            let full = shared.free_slots() == 0;
+            if failures == 0 && !full {
+                wake = earliest(wake, shared.wakes().claim);
+            }
+            tokio::select! {
+                biased;
+                () = shared.stopping.cancelled() => return,
+                _ = active.changed() => {
+                    // Jobs tend to end together: let those that are about to, end.
+                    tokio::task::yield_now().await;
+                }
+                _ = news.changed(), if !full && failures == 0 => {}
+                () = shared.sleep_until(wake), if !full => {}
+            }
+            if shared.stopping.is_cancelled() {
+                return;
+            }
+        }
+    }
+}
+
+/// Claims up to `max` jobs and holds them.
+pub(crate) async fn claim(
+    shared: &Shared,
+    now: Timestamp,
+    max: usize,
+) -> Result<Vec<Arc<Running>>> {
+    if max == 0 {
+        return Ok(Vec::new());
+    }
+    let Some(filter) = shared.filter() else {
+        shared.note_wakes(|wakes| wakes.claims += 1);
+        return Ok(Vec::new());
+    };
+    let claimed = ask(shared, now, filter, max).await?;
+    let waits = claimed.wake.is_some() && claimed.jobs.len() < max;
+    shared.note_wakes(|wakes| {
+        wakes.claim = claimed.wake;
+        wakes.claims += 1;
+    });
+    if waits {
+        shared.look_at_status.notify_one();
+    }
+    shared.metrics.count_requests(&claimed.jobs);
+    let count = claimed.jobs.len();
+    let held = shared.running.add(claimed.jobs);
+    // More handlers at work is no news to whoever waits for a free slot.
+    shared.active.send_if_modified(|active| {
+        *active += count;
+        false
+    });
+    Ok(held)
+}
+
+async fn ask(shared: &Shared, now: Timestamp, filter: ClaimFilter, max: usize) -> Result<Claimed> {
+    let mut request = shared.request(filter, max);
+    if shared.callbacks.are_set() {
+        request.only = Some(score::choose(shared, now, &request).await?);
+    }
+    // Scoring took time, and a job of a rated service must start soon after its claim.
+    let now = if request.only.is_some() { shared.clock.now() } else { now };
+    shared.ask(shared.store.claim(now, request)).await
+}
+
+/// Runs a held job and frees its slot.
+pub(crate) async fn run_one(shared: Arc<Shared>, running: Arc<Running>) {
+    execute(&shared, &running).await;
+    shared.active.send_modify(|active| *active = active.saturating_sub(1));
+}
+
+pub(crate) fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    a.into_iter().chain(b).min()
+}

@@ -1,0 +1,173 @@
+//! Keeps the leases of held jobs, carries their progress, and hears who is to stop.
+//!
+//! Renewal runs on a thread of its own, with a small runtime of its own: a handler that blocks every worker
+//! thread of the caller's runtime must not cost the engine its leases, or each of its jobs would run twice.
+//! Under virtual time it is a task, because only tasks take part in virtual time.
+//!
+//! Between two heartbeats, news makes it look whether a held job was cancelled or taken away. That look
+//! only reads: a heartbeat is itself news, and would call for the next one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use runcue_core::{Job, Timestamp};
+use runcue_store::{Extend, Extended, Result};
+use tokio_util::sync::CancellationToken;
+
+use crate::dispatch::earliest;
+use crate::running::{Running, Stop};
+use crate::shared::{Shared, backoff};
+
+/// News makes us look at most this often.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Extends the leases of these jobs and passes on what the store says of them.
+pub(crate) async fn beat(shared: &Shared, now: Timestamp, held: &[Arc<Running>]) -> Result<()> {
+    if held.is_empty() {
+        return Ok(());
+    }
+    let entries: Vec<Extend> = held.iter().map(|running| entry(shared, now, running)).collect();
+    let progress: Vec<_> = entries.iter().map(|entry| entry.progress.clone()).collect();
+    match shared.ask(shared.store.extend(now, entries)).await {
+        Ok(answers) => {
+            for (running, answer) in held.iter().zip(answers) {
+                hear(running, answer);
+            }
+            Ok(())
+        }
+        Err(error) => {
+            for (running, progress) in held.iter().zip(progress) {
+                progress.into_iter().for_each(|unsent| running.return_progress(unsent));
+            }
+            Err(error)
+        }
+    }
+}
+
+fn entry(shared: &Shared, now: Timestamp, running: &Running) -> Extend {
+    Extend {
+        lease: running.lease.clone(),
+        lease_for: shared.settings.lease,
+        progress: running.take_progress(now),
+    }
+}
+
+fn hear(running: &Running, answer: Extended) {
+    match answer {
+        Extended::Held { cancel: false, .. } => {}
+        Extended::Held { cancel: true, .. } => ask_to_stop(running, Stop::Cancelled),
+        Extended::Lost => ask_to_stop(running, Stop::Lost),
+    }
+}
+
+fn ask_to_stop(running: &Running, why: Stop) {
+    // One that has ended and is being written down may no longer be known as held.
+    if !running.has_ended() && running.stop(why) && why == Stop::Lost {
+        tracing::warn!(work_unit_id = %running.id(), attempt = running.lease.attempt, "lease_lost");
+    }
+}
+
+/// Reads whether any held job was cancelled or taken away.
+pub(crate) async fn look(shared: &Shared) -> Result<()> {
+    let held: Vec<_> =
+        shared.running.all().into_iter().filter(|running| !running.has_ended()).collect();
+    if held.is_empty() {
+        return Ok(());
+    }
+    let ids = held.iter().map(|running| running.id()).collect();
+    let jobs = shared.ask(shared.store.get(ids)).await?;
+    for (running, job) in held.iter().zip(jobs) {
+        match job {
+            Some(job) if is_ours(&job, running) => {
+                if job.life.cancel_requested {
+                    ask_to_stop(running, Stop::Cancelled);
+                }
+            }
+            _ => ask_to_stop(running, Stop::Lost),
+        }
+    }
+    Ok(())
+}
+
+fn is_ours(job: &Job, running: &Running) -> bool {
+    job.life.state.lease().is_some_and(|lease| lease.same_as(&running.lease))
+}
+
+/// Beats and looks until told to stop.
+pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
+    let mut news = shared.news.subscribe();
+    let mut next_beat = shared.clock.now().plus(shared.settings.heartbeat);
+    let mut next_look = Timestamp::ZERO;
+    let mut failures = 0;
+    loop {
+        let wake = earliest(Some(next_beat), shared.running.progress_due());
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = shared.sleep_until(wake) => {}
+            () = shared.running.progress_noted() => continue,
+            _ = news.changed() => {
+                if !shared.running.is_empty() {
+                    shared.sleep_until(Some(next_look)).await;
+                    news.mark_unchanged();
+                    if let Err(error) = look(shared).await {
+                        tracing::debug!(%error, "held jobs could not be looked at");
+                    }
+                    next_look = shared.clock.now().plus(LOOK_EVERY);
+                }
+                continue;
+            }
+        }
+        let now = shared.clock.now();
+        let full = now >= next_beat;
+        match round(shared, now, full).await {
+            Ok(()) => {
+                failures = 0;
+                if full {
+                    next_beat = now.plus(shared.settings.heartbeat);
+                }
+            }
+            Err(error) => {
+                failures += 1;
+                tracing::warn!(%error, failures, "leases could not be extended");
+                next_beat = now.plus(backoff(failures).min(shared.settings.heartbeat));
+                tokio::time::sleep(backoff(0)).await;
+            }
+        }
+    }
+}
+
+async fn round(shared: &Shared, now: Timestamp, full: bool) -> Result<()> {
+    if !full {
+        return beat(shared, now, &shared.running.with_progress(now)).await;
+    }
+    beat(shared, now, &shared.running.all()).await?;
+    shared.ask(shared.store.upsert_worker(now, shared.worker.clone())).await
+}
+
+/// Starts the heartbeat where nothing can block it. The answer is cancelled when it has ended.
+pub(crate) fn start(shared: Arc<Shared>, stop: CancellationToken) -> CancellationToken {
+    let ended = CancellationToken::new();
+    let at_end = ended.clone().drop_guard();
+    let is_virtual = shared.clock.is_virtual();
+    let beating = async move {
+        let _at_end = at_end;
+        run(&shared, &stop).await;
+    };
+    let own = (!is_virtual)
+        .then(|| tokio::runtime::Builder::new_current_thread().enable_time().build())
+        .transpose();
+    match own {
+        Ok(Some(runtime)) => {
+            std::thread::spawn(move || runtime.block_on(beating));
+        }
+        Ok(None) => {
+            tokio::spawn(beating);
+        }
+        Err(error) => {
+            tracing::warn!(%error, "no runtime for the heartbeat: blocking handlers may lose leases");
+            tokio::spawn(beating);
+        }
+    }
+    ended
+}
