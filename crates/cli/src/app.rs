@@ -1,6 +1,7 @@
 //! The way in: reads the words, runs the verb, and turns how it ended into an exit code and, if need be,
 //! two lines on standard error.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,12 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::Parser;
 use runcue_store::Store;
 use runcue_store_sqlite::Durability;
+use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Cli, Color, Globals};
 use crate::config::{self, Config};
 use crate::exit::Exit;
 use crate::out::{self, Out};
 use crate::runfile::{FileError, Format, read_text};
+use crate::runner;
 use crate::store::{Access, Address};
 use crate::trouble::Trouble;
 
@@ -31,6 +34,9 @@ pub struct App {
 
 /// Runs the process.
 pub fn main() -> ExitCode {
+    if runner::guard_main().is_some() {
+        return Exit::Ok.into();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refused(&error).into(),
@@ -45,6 +51,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<Exit, Trouble> {
     let app = App::new(cli.globals)?;
+    listen_to_logs(&app);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -65,6 +72,39 @@ fn refused(error: &clap::Error) -> Exit {
     // A reader that is gone has nothing to be told.
     let _ = error.print();
     if error.use_stderr() { Exit::Usage } else { Exit::Ok }
+}
+
+/// Log lines go to standard error, around any bars that are there: warnings, or more with `-v`.
+fn listen_to_logs(app: &App) {
+    let said = env("RUST_LOG").or_else(|| app.config.log.clone());
+    let level = match (app.out.quiet, app.out.verbose) {
+        (true, _) => "error",
+        // Failed attempts are shown by the verbs themselves.
+        (_, 0) => "warn,runcue_engine::complete=error",
+        (_, 1) => "runcue=info,runcue_engine=info,warn",
+        _ => "debug",
+    };
+    let filter = EnvFilter::try_new(said.as_deref().unwrap_or(level));
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new(level));
+    // A second listener, as in tests, is no reason to stop.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(|| LogLine)
+        .try_init();
+}
+
+struct LogLine;
+
+impl io::Write for LogLine {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        out::complain(String::from_utf8_lossy(line).trim_end());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn set_color(color: Color) {

@@ -97,8 +97,12 @@ macro_rules! verbs {
 }
 
 verbs! {
+    /// Run a file of jobs to completion; again, it goes on where it stopped
+    Run => run,
     /// Put a job in the queue and print its id
     Add => add,
+    /// Run what is queued
+    Work => work,
     /// Show the queue at a glance
     Status => status,
     /// List jobs, newest first

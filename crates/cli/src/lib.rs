@@ -8,6 +8,8 @@
 //! - [`cli`] names the verbs and the global flags; [`verbs`] has one file per verb, named after it.
 //! - [`view`] is every JSON shape, defined once; [`out`] is the only place that prints.
 //! - [`store`] opens a store by its URL; [`job_ref`] finds the job that a shortened id means.
+//! - [`plan`] is what a run file asks for against what the store has; [`runner`] runs commands until that is
+//!   done; [`progress`] shows how far it is.
 //! - [`trouble`] is what a person reads when something does not work; [`exit`] what a script reads.
 
 pub mod app;
@@ -23,9 +25,14 @@ pub mod known;
 pub mod nearest;
 pub mod news;
 pub mod out;
+pub mod plan;
+pub mod progress;
 pub mod runfile;
+pub mod runner;
 pub mod screen;
 pub mod store;
+pub mod stored_task;
+pub mod submit;
 pub mod table;
 pub mod trouble;
 pub mod value;

@@ -2,7 +2,9 @@
 //! about it. Colours go through `anstream`, which drops them where NO_COLOR or a pipe says so.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
+use indicatif::MultiProgress;
 use serde::Serialize;
 
 use crate::trouble::{Trouble, bad_json};
@@ -60,9 +62,24 @@ impl Out {
     }
 }
 
+/// The bars that are on the terminal now; whoever prints steps around them.
+static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
+
+/// Says which bars are on the terminal.
+pub fn set_bars(bars: Option<MultiProgress>) {
+    *BARS.lock().unwrap_or_else(PoisonError::into_inner) = bars;
+}
+
 /// A line on standard error. One that cannot be written has nowhere else to go.
 pub fn complain(text: &str) {
-    let _ = writeln!(anstream::stderr().lock(), "{text}");
+    let write = || {
+        let _ = writeln!(anstream::stderr().lock(), "{text}");
+    };
+    let bars = BARS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bars {
+        Some(bars) => bars.suspend(write),
+        None => write(),
+    }
 }
 
 /// Tells of trouble: what, and the fix.
@@ -74,6 +91,11 @@ pub fn report(trouble: &Trouble) {
     if let Some(help) = help {
         complain(&format!("{cyan}help:{cyan:#} {help}"));
     }
+}
+
+/// Whether a person looks at standard error.
+pub fn is_error_terminal() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// Whether a person looks at standard output.

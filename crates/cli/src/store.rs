@@ -84,6 +84,18 @@ impl Address {
         }
     }
 
+    /// The same from wherever one stands.
+    #[must_use]
+    pub fn absolute(&self) -> Self {
+        match self {
+            Self::Sqlite(path, durability) => {
+                let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                Self::Sqlite(whole, *durability)
+            }
+            Self::Memory => Self::Memory,
+        }
+    }
+
     /// The file, if it is one.
     pub fn path(&self) -> Option<&Path> {
         match self {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use runcue_core::{Job, JobId, Timestamp};
 use serde::Deserialize;
 
+use crate::stored_task::Origin;
+
 /// How many digits of an id are shown. Ids begin with their time, so neighbours differ at the end.
 pub const SHORT_ID: usize = 8;
 
@@ -106,6 +108,9 @@ struct CommandParams {
 
 /// What a job is about, in a few characters: its command, its target or its params.
 pub fn about(job: &Job, most: usize) -> String {
+    if let Some(origin) = Origin::of(&job.spec) {
+        return one_line(&origin.id, most);
+    }
     if let Some(target) = &job.spec.target {
         return one_line(target, most);
     }

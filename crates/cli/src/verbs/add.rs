@@ -6,22 +6,22 @@ use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use runcue_core::{GroupName, JobId, JobSpec, Json, Key, QueueName, TaskName, Timestamp, Use};
-use runcue_store::{Store, StoreError, SubmitBatch, Submitted};
+use runcue_core::{
+    GroupName, JobId, JobSpec, Json, Key, QueueName, TaskName, TaskSpec, Timestamp, Use,
+};
+use runcue_store::{Store, Submitted};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::exit::Exit;
-use crate::news::News;
+use crate::stored_task::StoredTask;
+use crate::submit::submit;
 use crate::trouble::{Trouble, bad_json};
 use crate::{clock, job_line, job_ref, known, value};
 
 /// The task of a job that is only a command.
 pub const COMMAND: &str = "command";
-
-/// How often a submitter that waits for room looks again, should no news reach it.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Flags of `add`.
 #[derive(Debug, clap::Args)]
@@ -51,17 +51,17 @@ pub struct Args {
     #[arg(long)]
     group: Option<GroupName>,
     /// Higher runs first inside a group: a number, low (0), normal (50), high (100), critical (200)
-    #[arg(long, value_name = "N", value_parser = value::priority, allow_hyphen_values = true, default_value = "0")]
-    priority: i32,
+    #[arg(long, value_name = "N", value_parser = value::priority, allow_hyphen_values = true)]
+    priority: Option<i32>,
     /// A job that must complete first; may be repeated
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     after: Vec<String>,
     /// A service it uses, with a number of units if not one; may be repeated
     #[arg(long, value_name = "NAME[=UNITS]", value_parser = value::usage)]
     service: Vec<Use>,
-    /// The queue it waits in
-    #[arg(long, default_value = "default")]
-    queue: QueueName,
+    /// The queue it waits in [default: default]
+    #[arg(long)]
+    queue: Option<QueueName>,
     /// The key that per-key limits are counted by, for example a customer
     #[arg(long)]
     key: Option<Key>,
@@ -126,13 +126,13 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     }
     let store = app.new_store()?;
     let job = one_job(&args, &*store, now).await?;
-    let added = submit(&*store, vec![job], app).await?;
+    let added = submit(&*store, vec![job], app.out).await?;
     tell(&added, args.from.is_some(), app)?;
     Ok(Exit::Ok)
 }
 
 async fn add_many(store: &dyn Store, jobs: Vec<JobSpec>, app: &App) -> Result<Exit, Trouble> {
-    let added = submit(store, jobs, app).await?;
+    let added = submit(store, jobs, app.out).await?;
     tell(&added, true, app)?;
     Ok(Exit::Ok)
 }
@@ -161,34 +161,52 @@ async fn one_job(args: &Args, store: &dyn Store, now: Timestamp) -> Result<JobSp
         None => None,
     };
     let mut job = JobSpec::new(clock::new_id(now)?, TaskName::new(COMMAND)?);
-    if let Some(task) = task {
-        job.task = task.name;
-        job.services = task.services;
-        job.timeout = task.timeout;
-        job.retry = task.retry;
-        job.params = params(&args.param)?;
-    } else {
-        job.params = command(args)?;
+    job.target = args.target.clone();
+    job.group = args.group.clone();
+    job.priority = args.priority.unwrap_or(0);
+    match task {
+        Some(task) => {
+            job.params = params(&args.param)?;
+            of_task(&mut job, task, args)?;
+        }
+        None => job.params = command(args)?,
     }
     known::services(store, now, &args.service).await?;
     job.services.retain(|used| args.service.iter().all(|own| own.service != used.service));
     job.services.extend(args.service.iter().cloned());
     let after = job_ref::many(store, &args.after).await?;
     job.depends_on = after.iter().map(runcue_core::Job::id).collect();
-    job.target = args.target.clone();
-    job.group = args.group.clone();
-    job.priority = args.priority;
-    job.queue = args.queue.clone();
-    job.key = args.key.clone();
+    job.queue = args.queue.clone().unwrap_or(job.queue);
+    job.key = args.key.clone().or(job.key);
     job.idempotency_key = args.idempotency_key.clone();
     job.run_at = args.delay.map(|delay| now.plus(delay));
     job.expires_at = args.expires_in.map(|span| now.plus(span));
     job.timeout = args.timeout.or(job.timeout);
     job.dependency_timeout = args.dependency_timeout;
     job.retry.max_attempts = args.max_attempts.unwrap_or(job.retry.max_attempts);
-    job.labels = args.label.iter().cloned().collect();
+    job.labels.extend(args.label.iter().cloned());
     job.project = args.project.clone();
     Ok(job)
+}
+
+/// What the task says and the flags do not.
+fn of_task(job: &mut JobSpec, task: TaskSpec, args: &Args) -> Result<(), Trouble> {
+    let stored = StoredTask::read(&task);
+    job.task = task.name;
+    job.services = task.services;
+    job.timeout = task.timeout;
+    job.retry = task.retry;
+    let Some(stored) = stored else { return Ok(()) };
+    let def = &stored.def;
+    job.priority = args.priority.or(def.priority).unwrap_or(0);
+    if let (None, Some(group)) = (&args.group, &def.group) {
+        job.group = Some(GroupName::new(group.as_str())?);
+    }
+    if let Some(queue) = &def.queue {
+        job.queue = QueueName::new(queue.as_str())?;
+    }
+    job.labels = def.labels.iter().cloned().collect();
+    stored.apply(job)
 }
 
 /// The params of a task, each JSON or else text.
@@ -242,25 +260,4 @@ fn read_lines(from: &PathBuf, now: Timestamp) -> Result<Vec<JobSpec>, Trouble> {
         }
     }
     Ok(jobs)
-}
-
-/// Submits, and waits for room where the queue's rule is to wait.
-async fn submit(
-    store: &dyn Store,
-    jobs: Vec<JobSpec>,
-    app: &App,
-) -> Result<Vec<Submitted>, Trouble> {
-    let mut told = false;
-    let mut news = News::begin(store).await;
-    loop {
-        match store.submit(clock::now(), SubmitBatch::of(jobs.clone())).await {
-            Err(StoreError::Full { queue, block: true, .. }) => {
-                if !std::mem::replace(&mut told, true) {
-                    app.out.note(format!("queue {queue} is full; waiting for room"));
-                }
-                news.wait(LOOK_AGAIN).await;
-            }
-            other => return Ok(other?),
-        }
-    }
 }
