@@ -8,3 +8,4 @@ mod look;
 mod run;
 mod sandbox;
 mod trouble;
+mod work;
