@@ -1,6 +1,8 @@
 //! Events: what happened, in the order it happened. A store numbers them and keeps them for a while, so
 //! that a reader who comes back misses nothing.
 
+use std::fmt::Write;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GroupName, JobId, QueueName, ServiceName, TaskName, WorkerId};
@@ -169,6 +171,92 @@ impl Event {
             group: job.spec.group.clone(),
             attempt,
             ..Self::new(kind, at)
+        }
+    }
+}
+
+impl Event {
+    /// Appends the same JSON that serializing gives. Every job is written down in events several times,
+    /// and this takes a fifth of the time.
+    pub fn write_json(&self, to: &mut String) {
+        // Writing to a string cannot fail.
+        let _ = write!(to, "{{\"seq\":{},\"type\":\"{}\"", self.seq, self.kind.wire());
+        let _ = write!(to, ",\"at\":{}", self.at.as_micros());
+        id(to, "job", self.job.map(|job| job.to_string()));
+        text(to, "task", self.task.as_ref().map(TaskName::as_str));
+        text(to, "group", self.group.as_ref().map(GroupName::as_str));
+        text(to, "queue", self.queue.as_ref().map(QueueName::as_str));
+        number(to, "attempt", self.attempt);
+        id(to, "worker", self.worker.map(|worker| worker.to_string()));
+        text(to, "state", self.state.map(StateWord::as_str));
+        text(to, "error", self.error.as_deref());
+        number(to, "retry_at", self.retry_at.map(Timestamp::as_micros));
+        text(to, "service", self.service.as_ref().map(ServiceName::as_str));
+        if let Some(percent) = self.percent {
+            number(to, "percent", serde_json::to_string(&percent).ok());
+        }
+        text(to, "message", self.message.as_deref());
+        number(to, "took", self.took);
+        to.push('}');
+    }
+}
+
+fn id(to: &mut String, name: &str, value: Option<String>) {
+    if let Some(value) = value {
+        let _ = write!(to, ",\"{name}\":\"{value}\"");
+    }
+}
+
+fn number(to: &mut String, name: &str, value: Option<impl std::fmt::Display>) {
+    if let Some(value) = value {
+        let _ = write!(to, ",\"{name}\":{value}");
+    }
+}
+
+fn text(to: &mut String, name: &str, value: Option<&str>) {
+    let Some(value) = value else { return };
+    to.push_str(",\"");
+    to.push_str(name);
+    to.push_str("\":");
+    let plain = value.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
+    if plain {
+        to.push('"');
+        to.push_str(value);
+        to.push('"');
+    } else {
+        to.push_str(&serde_json::to_string(value).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::JobId;
+
+    #[test]
+    fn the_short_way_of_writing_an_event_gives_what_serializing_gives() {
+        let at = Timestamp::from_micros(5);
+        let plain =
+            Event { seq: 7, job: Some(JobId::from_u128(9)), ..Event::new(EventKind::Queued, at) };
+        let full = Event {
+            task: TaskName::new("a \"task\"").ok(),
+            group: GroupName::new("ü\\").ok(),
+            queue: Some(QueueName::default()),
+            attempt: Some(3),
+            worker: Some(WorkerId::from_u128(4)),
+            state: Some(StateWord::Failed),
+            error: Some("line\nbreak \u{1}".into()),
+            retry_at: Some(at),
+            service: ServiceName::new("api").ok(),
+            percent: Some(12.5),
+            message: Some(String::new()),
+            took: Some(1),
+            ..plain.clone()
+        };
+        for event in [plain, full] {
+            let mut written = String::new();
+            event.write_json(&mut written);
+            assert_eq!(written, serde_json::to_string(&event).unwrap());
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -73,13 +73,14 @@ macro_rules! id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:032x}", self.0)
+                let digits = hex_digits(self.0);
+                f.pad(std::str::from_utf8(&digits).unwrap_or_default())
             }
         }
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:032x}", self.0)
+                fmt::Display::fmt(self, f)
             }
         }
 
@@ -88,26 +89,42 @@ macro_rules! id {
 
             fn from_str(text: &str) -> Result<Self, NameError> {
                 let refused = || NameError::NotAnId { what: $what, text: text.chars().take(64).collect() };
-                let plain = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
-                if !plain {
+                if text.len() != 32 {
                     return Err(refused());
                 }
-                u128::from_str_radix(text, 16).map(Self).map_err(|_| refused())
+                let digit = |byte: u8| char::from(byte).to_digit(16).map(u128::from);
+                let mut bits = 0;
+                for byte in text.bytes() {
+                    bits = bits << 4 | digit(byte).ok_or_else(refused)?;
+                }
+                Ok(Self(bits))
             }
         }
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.collect_str(self)
+                let digits = hex_digits(self.0);
+                to.serialize_str(std::str::from_utf8(&digits).unwrap_or_default())
             }
         }
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                String::deserialize(from)?.parse().map_err(de::Error::custom)
+                std::borrow::Cow::<str>::deserialize(from)?.parse().map_err(de::Error::custom)
             }
         }
     };
+}
+
+/// Ids are written with every event; the general formatter is several times slower than this table.
+fn hex_digits(bits: u128) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [0; 32];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    text
 }
 
 id!(
@@ -177,7 +194,7 @@ macro_rules! name {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                Self::new(String::deserialize(from)?).map_err(de::Error::custom)
+                Self::new(&*std::borrow::Cow::<str>::deserialize(from)?).map_err(de::Error::custom)
             }
         }
     };
@@ -211,7 +228,8 @@ name!(
 
 impl Default for QueueName {
     fn default() -> Self {
-        Self(Arc::from("default"))
+        static DEFAULT: LazyLock<QueueName> = LazyLock::new(|| QueueName(Arc::from("default")));
+        DEFAULT.clone()
     }
 }
 

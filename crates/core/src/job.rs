@@ -374,6 +374,8 @@ pub struct Job {
     pub spec: Arc<JobSpec>,
     /// What has happened.
     pub life: Life,
+    /// Other jobs wait, or have waited, for this one.
+    pub has_dependents: bool,
 }
 
 impl Job {

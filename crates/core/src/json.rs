@@ -2,7 +2,7 @@
 //! as text, so that a large payload costs a copy and not a tree.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::value::RawValue;
@@ -52,7 +52,8 @@ impl Json {
 
 impl Default for Json {
     fn default() -> Self {
-        Self(Arc::from("{}"))
+        static EMPTY: LazyLock<Json> = LazyLock::new(|| Json(Arc::from("{}")));
+        EMPTY.clone()
     }
 }
 

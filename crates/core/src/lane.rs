@@ -2,6 +2,7 @@
 //! then age. A claim looks at lanes, never at the backlog behind their heads.
 
 use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,19 @@ pub struct LaneKey {
     /// Their labels.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub labels: BTreeSet<String>,
+}
+
+// Requirements are checked numbers, never NaN, so that equal means equal.
+impl Eq for LaneKey {}
+
+impl Hash for LaneKey {
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        self.queue.hash(to);
+        self.group.hash(to);
+        self.task.hash(to);
+        self.key.hash(to);
+        self.services.hash(to);
+    }
 }
 
 impl LaneKey {

@@ -321,12 +321,13 @@ impl ServiceState {
         if let Some(block) = self.blocked_for_all(now) {
             return Some(block);
         }
-        if units > 1
-            && let Some((until, some_room)) = self.meter.short_of(units, now)
-        {
-            return Some(Block::Rated { until, some_room });
+        // The key comes first: nothing of a rate is kept for a job that its own key keeps out.
+        if let Some(block) = key.and_then(|key| self.blocked_by_key(key, units, now)) {
+            return Some(block);
         }
-        self.blocked_by_key(key?, units, now)
+        let (until, some_room) =
+            if units > 1 { self.meter.short_of(units, now)? } else { return None };
+        Some(Block::Rated { until, some_room })
     }
 
     fn blocked_by_key(&self, key: &Key, units: u64, now: Timestamp) -> Option<Block> {

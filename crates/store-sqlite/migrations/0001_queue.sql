@@ -25,6 +25,8 @@ CREATE TABLE job (
     token            INTEGER,
     start_by         INTEGER,
     cancel_requested INTEGER NOT NULL DEFAULT 0,
+    has_dependents   INTEGER NOT NULL DEFAULT 0,
+    has_outcome      INTEGER NOT NULL DEFAULT 0,
     units            TEXT
 ) STRICT;
 

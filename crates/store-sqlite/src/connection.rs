@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runcue_store::{Result, StoreError};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::failure::explain;
@@ -112,6 +113,7 @@ pub fn writer(options: &Options) -> Result<Connection> {
         connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)
     };
     settle().map_err(|error| explain(&place, &error))?;
+    keep_plans(&connection).map_err(|error| explain(&place, &error))?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
 }
@@ -122,12 +124,19 @@ pub fn reader(options: &Options) -> Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&options.path, flags)?;
         connection.busy_timeout(Duration::from_millis(5000))?;
+        keep_plans(&connection)?;
         connection.pragma_update(None, "query_only", true)?;
         connection.pragma_update(None, "cache_size", -i64::from(READER_CACHE_KIB))?;
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
     };
     open().map_err(|error| explain(&options.place(), &error))
+}
+
+/// Without this SQLite plans a statement anew whenever a bound value changes, which costs more than
+/// running it.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 fn prepare_directory(path: &Path, place: &str) -> Result<()> {

@@ -16,15 +16,22 @@ pub const BLOCKED: i64 = 2;
 pub const LEASED: i64 = 3;
 pub const RUNNING: i64 = 4;
 
-/// The columns [`job`] reads, in its order.
-pub const COLUMNS: &str = "job.seq, job.id, job.lane, job.stage, job.due, job.prerequisites, job.attempt, \
+/// The columns [`bare_job`] reads, in its order.
+pub const BARE_COLUMNS: &str = "job.seq, job.lane, job.stage, job.due, job.prerequisites, job.attempt, \
     job.earlier_attempts, job.crashes, job.created_at, job.queued_at, job.started_at, job.worker, job.token, \
-    job.start_by, job.cancel_requested, body.spec, outcome.last_error, outcome.failures, outcome.result, \
-    outcome.result_key, outcome.progress";
+    job.start_by, job.cancel_requested, job.has_dependents, job.has_outcome, body.spec";
+
+/// The columns [`job`] reads, in its order: the bare ones, then the outcome's.
+pub const COLUMNS: &str = "job.seq, job.lane, job.stage, job.due, job.prerequisites, job.attempt, \
+    job.earlier_attempts, job.crashes, job.created_at, job.queued_at, job.started_at, job.worker, job.token, \
+    job.start_by, job.cancel_requested, job.has_dependents, job.has_outcome, body.spec, outcome.last_error, \
+    outcome.failures, outcome.result, outcome.result_key, outcome.progress";
 
 /// The tables those columns come from.
 pub const FROM: &str =
     "job JOIN body ON body.seq = job.seq LEFT JOIN outcome ON outcome.seq = job.seq";
+
+const OUTCOME: usize = 18;
 
 /// The stage of a state, and the instant it is found by.
 pub fn stage(life: &Life) -> (i64, Option<i64>) {
@@ -75,15 +82,22 @@ pub fn id_bits(bytes: &[u8]) -> rusqlite::Result<u128> {
 
 /// Reads a job from a row with [`COLUMNS`].
 pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    let spec: JobSpec = parsed("spec", row.get_ref(16)?.as_str()?)?;
-    let stage: i64 = row.get(3)?;
-    let due: Option<i64> = row.get(4)?;
-    let attempt: u32 = row.get(6)?;
+    let mut job = bare_job(row)?.0;
+    read_outcome(&mut job.life, row, OUTCOME)?;
+    Ok(job)
+}
+
+/// Reads a job from a row with [`BARE_COLUMNS`], and whether it has an outcome besides.
+pub fn bare_job(row: &Row<'_>) -> rusqlite::Result<(Job, bool)> {
+    let spec: JobSpec = parsed("spec", row.get_ref(17)?.as_str()?)?;
+    let stage: i64 = row.get(2)?;
+    let due: Option<i64> = row.get(3)?;
+    let attempt: u32 = row.get(5)?;
     let due_at = Timestamp::from_micros(due.unwrap_or(0));
     let state = match stage {
         READY => State::Queued(Wait::Turn),
         DELAYED => State::Queued(Wait::Until(due_at)),
-        BLOCKED => State::Queued(Wait::Prerequisites(row.get(5)?)),
+        BLOCKED => State::Queued(Wait::Prerequisites(row.get(4)?)),
         LEASED => State::Leased(lease(row, spec.id, attempt, due_at)?),
         RUNNING => State::Running(lease(row, spec.id, attempt, due_at)?),
         5 => State::Completed,
@@ -93,40 +107,41 @@ pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         other => return Err(unreadable("stage", other)),
     };
     let finished_at = state.word().is_final().then_some(due_at);
+    let created_at = Timestamp::from_micros(row.get(8)?);
     let life = Life {
-        state,
         attempt,
-        earlier_attempts: row.get(7)?,
-        crashes: row.get(8)?,
-        created_at: Timestamp::from_micros(row.get(9)?),
-        queued_at: Timestamp::from_micros(row.get(10)?),
-        started_at: row.get::<_, Option<i64>>(11)?.map(Timestamp::from_micros),
+        earlier_attempts: row.get(6)?,
+        crashes: row.get(7)?,
+        queued_at: Timestamp::from_micros(row.get(9)?),
+        started_at: row.get::<_, Option<i64>>(10)?.map(Timestamp::from_micros),
         finished_at,
-        last_error: row.get(17)?,
-        failures: match row.get_ref(18)?.as_str_or_null()? {
-            Some(text) => parsed("failures", text)?,
-            None => Vec::new(),
-        },
-        cancel_requested: row.get(15)?,
-        result: row.get::<_, Option<String>>(19)?.map(Json::trusted),
-        result_key: row.get(20)?,
-        progress: match row.get_ref(21)?.as_str_or_null()? {
-            Some(text) => Some(parsed("progress", text)?),
-            None => None,
-        },
+        cancel_requested: row.get(14)?,
+        state,
+        ..Life::begin(created_at, Wait::Turn)
     };
-    Ok(Job {
-        seq: Seq(unsigned(row.get(0)?)),
-        lane: LaneId(unsigned(row.get(2)?)),
-        spec: Arc::new(spec),
-        life,
-    })
+    let seq = Seq(unsigned(row.get(0)?));
+    let lane = LaneId(unsigned(row.get(1)?));
+    Ok((Job { seq, lane, spec: Arc::new(spec), life, has_dependents: row.get(15)? }, row.get(16)?))
+}
+
+/// Reads what came of a job: last_error, failures, result, result_key and progress, from a column on.
+pub fn read_outcome(life: &mut Life, row: &Row<'_>, from: usize) -> rusqlite::Result<()> {
+    life.last_error = row.get(from)?;
+    if let Some(text) = row.get_ref(from + 1)?.as_str_or_null()? {
+        life.failures = parsed("failures", text)?;
+    }
+    life.result = row.get::<_, Option<String>>(from + 2)?.map(Json::trusted);
+    life.result_key = row.get(from + 3)?;
+    if let Some(text) = row.get_ref(from + 4)?.as_str_or_null()? {
+        life.progress = Some(parsed("progress", text)?);
+    }
+    Ok(())
 }
 
 fn lease(row: &Row<'_>, job: JobId, attempt: u32, until: Timestamp) -> rusqlite::Result<Lease> {
-    let worker = WorkerId::from_u128(id_bits(row.get_ref(12)?.as_blob()?)?);
-    let token = Token(unsigned(row.get(13)?));
-    let start_by = row.get::<_, Option<i64>>(14)?.map(Timestamp::from_micros);
+    let worker = WorkerId::from_u128(id_bits(row.get_ref(11)?.as_blob()?)?);
+    let token = Token(unsigned(row.get(12)?));
+    let start_by = row.get::<_, Option<i64>>(13)?.map(Timestamp::from_micros);
     Ok(Lease { job, attempt, worker, token, until, start_by })
 }
 

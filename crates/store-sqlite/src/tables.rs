@@ -85,6 +85,20 @@ impl SqliteTables {
     }
 }
 
+/// A run of events as JSON.
+fn event_run(events: &[Event]) -> String {
+    let mut body = String::with_capacity(events.len() * 160);
+    body.push('[');
+    for (n, event) in events.iter().enumerate() {
+        if n > 0 {
+            body.push(',');
+        }
+        event.write_json(&mut body);
+    }
+    body.push(']');
+    body
+}
+
 fn limit_of(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -139,6 +153,7 @@ impl Tables for SqliteTables {
     }
 
     fn save_progress(&mut self, job: &Job) -> Result<()> {
+        self.run("UPDATE job SET has_outcome = 1 WHERE seq = ?1", [signed(job.seq.0)])?;
         self.save_outcome(job)
     }
 
@@ -172,7 +187,9 @@ impl Tables for SqliteTables {
 
     fn tie(&mut self, prerequisite: Seq, dependent: Seq) -> Result<()> {
         let sql = "INSERT OR IGNORE INTO tie (prerequisite, dependent) VALUES (?1, ?2)";
-        self.run(sql, [signed(prerequisite.0), signed(dependent.0)]).map(drop)
+        self.run(sql, [signed(prerequisite.0), signed(dependent.0)])?;
+        let sql = "UPDATE job SET has_dependents = 1 WHERE seq = ?1 AND has_dependents = 0";
+        self.run(sql, [signed(prerequisite.0)]).map(drop)
     }
 
     fn dependents(&mut self, seq: Seq) -> Result<Vec<Seq>> {
@@ -366,7 +383,7 @@ impl Tables for SqliteTables {
     fn append_events(&mut self, events: &[Event]) -> Result<()> {
         for run in events.chunks(EVENTS_PER_ROW) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            let body = self.text("events", run)?;
+            let body = event_run(run);
             let sql = "INSERT INTO event (last, first, at, body) VALUES (?1, ?2, ?3, ?4)";
             self.run(sql, params![signed(last.seq), signed(first.seq), last.at.as_micros(), body])?;
         }

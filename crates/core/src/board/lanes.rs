@@ -88,6 +88,11 @@ impl Board {
 
     /// A job of a lane is no longer ready.
     pub fn remove(&mut self, id: LaneId, seq: Seq) {
+        if !self.kept.is_empty() {
+            let before = self.kept.len();
+            self.kept.retain(|_, kept| kept.lane != id || kept.rank.1 != seq);
+            self.freed += u64::from(self.kept.len() < before);
+        }
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let place = match lane.heads.front() {
             Some(front) if front.seq == seq => Some(0),
@@ -95,9 +100,6 @@ impl Board {
         };
         let Some(place) = place else { return };
         lane.heads.remove(place);
-        if !self.kept.is_empty() {
-            self.kept.retain(|_, kept| kept.lane != id || kept.rank.1 != seq);
-        }
         if lane.heads.is_empty() && lane.more {
             self.hungry.push(id);
         }
@@ -107,9 +109,10 @@ impl Board {
         }
     }
 
-    /// The oldest job at the head of a lane.
-    pub fn oldest_head(&self) -> Option<Seq> {
-        self.lanes.values().filter_map(|lane| lane.heads.front()).map(|head| head.seq).min()
+    /// The lanes that have ready jobs, each with its head.
+    pub fn heads(&self) -> Vec<(LaneId, Head)> {
+        let front = |(id, lane): (&LaneId, &Lane)| Some((*id, lane.heads.front()?.clone()));
+        self.lanes.iter().filter_map(front).collect()
     }
 
     /// Gives a lane and its group their places anew.

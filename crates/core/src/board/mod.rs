@@ -116,8 +116,12 @@ pub struct Board {
     paused_queues: HashSet<QueueName>,
     /// What is left of a service's rates is kept for a costly job.
     kept: HashMap<usize, Kept>,
+    /// How often something that was kept became free.
+    freed: u64,
     /// Lanes with jobs that can never run under the present limits.
     skipped: Vec<LaneId>,
+    /// The instant of the latest pass.
+    latest: Timestamp,
     served: Token,
 }
 
@@ -293,6 +297,15 @@ impl Board {
         if let Some(service) = self.service_mut(name) {
             service.held_until = service.held_until.max(until);
         }
+    }
+
+    /// Whether a job of a lane that needs these units could run if nobody else did.
+    pub fn could_ever_run(&self, key: &LaneKey, units: Option<&[u64]>) -> bool {
+        let Some(units) = units else { return true };
+        key.services.iter().zip(units).all(|(name, units)| {
+            let most = self.service(name).and_then(|service| service.spec().most_units());
+            most.is_none_or(|most| *units <= most)
+        })
     }
 
     fn relink_gates(&mut self) {

@@ -20,6 +20,7 @@ pub struct Pass {
     /// Heads to use instead, for claims that want no more than a priority.
     instead: Option<HashMap<LaneId, Option<Head>>>,
     probed: bool,
+    freed: u64,
 }
 
 impl Pass {
@@ -54,10 +55,12 @@ impl Board {
     ) -> Pass {
         self.unpark_due(now);
         self.kept.retain(|_, kept| kept.until > now);
-        if filter.max_priority.is_some() {
-            // Lanes are parked for their heads, and this pass may see other ones.
+        // Lanes are parked for their heads, and a pass with a highest priority may see other ones. And
+        // instants noted before the clock was set back mean nothing now.
+        if filter.max_priority.is_some() || now < self.latest {
             self.unpark_all();
         }
+        self.latest = now;
         for service in &mut self.services {
             service.advance(now);
         }
@@ -70,6 +73,7 @@ impl Board {
             wake: self.next_unpark(),
             instead: None,
             probed: false,
+            freed: self.freed,
         }
     }
 
@@ -92,6 +96,12 @@ impl Board {
                 return Some(pick);
             }
             pass.probed = true;
+        }
+        if pass.freed != self.freed {
+            // What was kept is free again: those who were passed over for it get another look.
+            pass.freed = self.freed;
+            pass.cursor = None;
+            pass.closed.fill(None);
         }
         loop {
             let place = self.next_place(pass)?;
@@ -175,11 +185,17 @@ impl Board {
                 else {
                     continue;
                 };
-                if self.is_wanted(pass, gate)
-                    && self.closed_by(pass, gate).is_none()
-                    && matches!(self.fits(id, &head, pass.now), Fit::Now)
-                {
-                    return Some(Pick { lane: id, head });
+                if !self.is_wanted(pass, gate) || self.closed_by(pass, gate).is_some() {
+                    continue;
+                }
+                match self.fits(id, &head, pass.now) {
+                    Fit::Now => return Some(Pick { lane: id, head }),
+                    Fit::Never if pass.instead.is_none() => {
+                        self.skipped.push(id);
+                        self.remove(id, head.seq);
+                        return self.probe(pass);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -261,10 +277,25 @@ impl Board {
                 }
                 Fit::NotByKey(until) => pass.wake_at(until),
                 Fit::NotYet(short) => self.keep(pass, id, &head, &short),
-                Fit::Never | Fit::KeptForAnother => {}
+                Fit::Never => return self.skip(pass, id, head.seq, group),
+                Fit::KeptForAnother => {}
             }
         }
         None
+    }
+
+    /// Under these limits a job can never run; what stands behind it gets a look instead.
+    fn skip(&mut self, pass: &mut Pass, id: LaneId, seq: Seq, group: usize) -> Option<Pick> {
+        self.skipped.push(id);
+        self.remove(id, seq);
+        if let Some(instead) = &mut pass.instead
+            && instead
+                .get(&id)
+                .is_some_and(|head| head.as_ref().is_some_and(|head| head.seq == seq))
+        {
+            instead.insert(id, None);
+        }
+        self.best_by_search(pass, group)
     }
 
     /// The head of a lane as this pass sees it.

@@ -1,8 +1,8 @@
 //! Jobs: inserting, loading, saving and finding them.
 
 use super::*;
-use crate::rows::{self, COLUMNS, FROM, stage, stages};
-use runcue_core::Wait;
+use crate::rows::{self, BARE_COLUMNS, COLUMNS, FROM, stage, stages};
+use runcue_core::{Lease, Wait};
 use std::sync::Arc;
 
 impl SqliteTables {
@@ -45,8 +45,19 @@ impl SqliteTables {
     }
 
     pub(super) fn load_job(&self, seq: Seq) -> Result<Option<Job>> {
-        const SQL: &str = const_format!("SELECT ", COLUMNS, " FROM ", FROM, " WHERE job.seq = ?1");
-        self.row(SQL, [signed(seq.0)], rows::job)
+        const SQL: &str = joined!(
+            "SELECT ",
+            BARE_COLUMNS,
+            " FROM job JOIN body ON body.seq = job.seq WHERE job.seq = ?1"
+        );
+        let Some((mut job, has_outcome)) = self.row(SQL, [signed(seq.0)], rows::bare_job)? else {
+            return Ok(None);
+        };
+        if has_outcome {
+            let sql = "SELECT last_error, failures, result, result_key, progress FROM outcome WHERE seq = ?1";
+            self.row(sql, [signed(seq.0)], |row| rows::read_outcome(&mut job.life, row, 0))?;
+        }
+        Ok(Some(job))
     }
 
     /// Writes a life. Only the columns that the change concerns are named, because SQLite rewrites every
@@ -60,32 +71,18 @@ impl SqliteTables {
             State::Running(lease) | State::Leased(lease)
                 if *before == State::Queued(Wait::Turn) =>
             {
-                let worker = blob(lease.worker.as_u128());
-                self.run(
-                    "UPDATE job SET stage = ?2, due = ?3, attempt = ?4, started_at = ?5, worker = ?6, token = ?7, \
-                     start_by = ?8, deadline = NULL WHERE seq = ?1",
-                    params![
-                        seq,
-                        stage,
-                        due,
-                        life.attempt,
-                        life.started_at.map(Timestamp::as_micros),
-                        &worker[..],
-                        signed(lease.token.0),
-                        lease.start_by.map(Timestamp::as_micros),
-                    ],
-                )?;
-                Ok(())
+                self.save_claimed(job, lease, stage, due)
             }
             State::Completed if was_held => {
-                self.run(
-                    "UPDATE job SET stage = ?2, due = ?3 WHERE seq = ?1",
-                    params![seq, stage, due],
-                )?;
-                if life.result.is_some() || life.result_key.is_some() || !life.failures.is_empty() {
-                    self.save_outcome(job)?;
+                // A job that was sent round again may have an old error written down.
+                let first_round = life.queued_at == life.created_at && life.failures.is_empty();
+                if first_round && life.result.is_none() && life.result_key.is_none() {
+                    let sql = "UPDATE job SET stage = ?2, due = ?3 WHERE seq = ?1";
+                    return self.run(sql, params![seq, stage, due]).map(drop);
                 }
-                Ok(())
+                let sql = "UPDATE job SET stage = ?2, due = ?3, has_outcome = 1 WHERE seq = ?1";
+                self.run(sql, params![seq, stage, due])?;
+                self.save_outcome(job)
             }
             State::Running(_) if matches!(before, State::Running(_)) => {
                 let sql = "UPDATE job SET due = ?2, cancel_requested = ?3 WHERE seq = ?1";
@@ -95,16 +92,46 @@ impl SqliteTables {
         }
     }
 
+    fn save_claimed(
+        &mut self,
+        job: &Job,
+        lease: &Lease,
+        stage: i64,
+        due: Option<i64>,
+    ) -> Result<()> {
+        let worker = blob(lease.worker.as_u128());
+        let values = params![
+            signed(job.seq.0),
+            stage,
+            due,
+            job.life.attempt,
+            job.life.started_at.map(Timestamp::as_micros),
+            &worker[..],
+            signed(lease.token.0),
+            lease.start_by.map(Timestamp::as_micros),
+        ];
+        let may_have_deadline = job.spec.expires_at.is_some();
+        let sql = if may_have_deadline {
+            "UPDATE job SET stage = ?2, due = ?3, attempt = ?4, started_at = ?5, worker = ?6, token = ?7, \
+             start_by = ?8, deadline = NULL WHERE seq = ?1"
+        } else {
+            "UPDATE job SET stage = ?2, due = ?3, attempt = ?4, started_at = ?5, worker = ?6, token = ?7, \
+             start_by = ?8 WHERE seq = ?1"
+        };
+        self.run(sql, values).map(drop)
+    }
+
     fn save_all(&mut self, job: &Job, stage: i64, due: Option<i64>) -> Result<()> {
         let life = &job.life;
         let prerequisites = match life.state {
             State::Queued(Wait::Prerequisites(left)) => left,
             _ => 0,
         };
+        let has_outcome = life.last_error.is_some() || !life.failures.is_empty();
         self.run(
             "UPDATE job SET stage = ?2, due = ?3, prerequisites = ?4, deadline = ?5, attempt = ?6, \
-             earlier_attempts = ?7, crashes = ?8, queued_at = ?9, started_at = ?10, cancel_requested = ?11 \
-             WHERE seq = ?1",
+             earlier_attempts = ?7, crashes = ?8, queued_at = ?9, started_at = ?10, cancel_requested = ?11, \
+             has_outcome = has_outcome OR ?12 WHERE seq = ?1",
             params![
                 signed(job.seq.0),
                 stage,
@@ -117,9 +144,10 @@ impl SqliteTables {
                 life.queued_at.as_micros(),
                 life.started_at.map(Timestamp::as_micros),
                 life.cancel_requested,
+                has_outcome,
             ],
         )?;
-        if life.last_error.is_some() || !life.failures.is_empty() {
+        if has_outcome {
             self.save_outcome(job)?;
         }
         Ok(())
@@ -190,8 +218,7 @@ impl SqliteTables {
     fn matching_ids(&self, filter: &JobFilter, after: i64, limit: usize) -> Result<Vec<Seq>> {
         let mut seqs = Vec::new();
         for id in &filter.ids {
-            const SQL: &str =
-                const_format!("SELECT ", COLUMNS, " FROM ", FROM, " WHERE job.id = ?1");
+            const SQL: &str = joined!("SELECT ", COLUMNS, " FROM ", FROM, " WHERE job.id = ?1");
             let job = self.row(SQL, [&blob(id.as_u128())[..]], rows::job)?;
             seqs.extend(
                 job.filter(|job| signed(job.seq.0) > after && filter.matches(job))
@@ -225,7 +252,7 @@ impl SqliteTables {
 }
 
 /// Joins constant texts at compile time, so that a statement is the same text every time.
-macro_rules! const_format {
+macro_rules! joined {
     ($($part:expr),+) => {{
         const PARTS: &[&str] = &[$($part),+];
         const LEN: usize = {
@@ -257,4 +284,4 @@ macro_rules! const_format {
         }
     }};
 }
-use const_format;
+use joined;

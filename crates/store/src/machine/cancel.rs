@@ -35,7 +35,7 @@ impl<T: Tables> Machine<T> {
                 *with_dependents = true;
             }
             // A running job ends later; its dependents are withdrawn with it now.
-            if applied && job.life.cancel_requested {
+            if applied && job.life.cancel_requested && job.has_dependents {
                 self.ended.push((seq, Final::Cancelled, true));
             }
         }

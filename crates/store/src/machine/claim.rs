@@ -9,6 +9,8 @@ use runcue_core::Lease;
 use runcue_core::board::{Pass, Pick, units_of};
 use runcue_core::transition::lease_limit;
 
+/// How deep below a priority a claim looks for a job that could run.
+const BELOW: usize = 16;
 /// How deep into each lane a scored claim looks.
 const DEPTH: usize = 100;
 
@@ -16,6 +18,7 @@ impl<T: Tables> Machine<T> {
     /// Hands out up to `max` jobs.
     pub fn claim(&mut self, now: Timestamp, request: &ClaimRequest) -> Result<Claimed> {
         self.promote(now)?;
+        self.end_overdue(now)?;
         self.fill_hungry()?;
         let mut pass = self.board.begin(now, &request.filter, request.offers.as_ref());
         let mut claimed = Claimed::default();
@@ -59,7 +62,10 @@ impl<T: Tables> Machine<T> {
     fn look_below(&mut self, pass: &mut Pass, max: i32) -> Result<()> {
         let mut instead = HashMap::new();
         for lane in self.board.lanes_above(max) {
-            instead.insert(lane, self.tables.ready(lane, Some(max), 1)?.pop());
+            let Some(key) = self.lane_key(lane)? else { continue };
+            let heads = self.tables.ready(lane, Some(max), BELOW)?;
+            let fits = |head: &Head| self.board.could_ever_run(&key, head.units.as_deref());
+            instead.insert(lane, heads.into_iter().find(fits));
         }
         self.board.use_instead(pass, instead);
         Ok(())

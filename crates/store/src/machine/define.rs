@@ -7,6 +7,7 @@ use runcue_core::{QueueSpec, ServiceSpec, TaskSpec, WorkerId};
 impl<T: Tables> Machine<T> {
     /// Defines services or changes their limits.
     pub fn upsert_services(&mut self, now: Timestamp, services: Vec<ServiceSpec>) -> Result<()> {
+        let mut changed = false;
         for spec in services {
             if self.board.service(&spec.name).is_some_and(|known| *known.spec() == spec) {
                 continue;
@@ -21,8 +22,9 @@ impl<T: Tables> Machine<T> {
                 message: Some(message.to_owned()),
                 ..Event::new(EventKind::ServiceStatus, now)
             });
+            changed = true;
         }
-        Ok(())
+        if changed { self.rebuild(now) } else { Ok(()) }
     }
 
     /// Defines queues.

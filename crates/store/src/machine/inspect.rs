@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// A worker not heard of for this long is not counted on.
 const SILENT: Duration = Duration::from_secs(60);
+/// How many different priorities of a lane are looked at for its oldest job.
+const PRIORITIES: usize = 32;
 /// How many prerequisites an answer names.
 const NAMED: usize = 10;
 
@@ -103,7 +105,7 @@ impl<T: Tables> Machine<T> {
         for group in self.groups.values() {
             counts.add(&group.counts);
         }
-        let oldest = match self.board.oldest_head() {
+        let oldest = match self.oldest_ready()? {
             Some(seq) => self.tables.job(seq)?.map(|job| job.life.queued_at),
             None => None,
         };
@@ -114,6 +116,21 @@ impl<T: Tables> Machine<T> {
             oldest_ready: oldest,
             last_served_group: self.counters.last_served_group.clone(),
         })
+    }
+
+    /// The oldest job of a lane is the first of one of its priorities.
+    fn oldest_ready(&mut self) -> Result<Option<Seq>> {
+        let mut oldest = None;
+        for (lane, head) in self.board.heads() {
+            let mut next = Some(head);
+            for _ in 0..PRIORITIES {
+                let Some(head) = next else { break };
+                oldest = Some(oldest.map_or(head.seq, |seq: Seq| seq.min(head.seq)));
+                let Some(below) = head.priority.checked_sub(1) else { break };
+                next = self.tables.ready(lane, Some(below), 1)?.pop();
+            }
+        }
+        Ok(oldest)
     }
 
     /// Every group with its counts and its place in the rotation.

@@ -52,7 +52,7 @@ pub struct Machine<T> {
     queues: HashMap<QueueName, QueueInfo>,
     /// Jobs claimed through this machine, as long as nobody else has written since.
     held: HashMap<JobId, Job>,
-    lanes: HashMap<String, LaneId>,
+    lanes: HashMap<LaneKey, LaneId>,
     news: News,
     /// Jobs that ended in this operation and whose dependents are to be told.
     ended: Vec<(Seq, Final, bool)>,
@@ -118,6 +118,14 @@ impl<T: Tables> Machine<T> {
         if !self.news.any {
             return Ok(false);
         }
+        self.flush()?;
+        self.counters.served = self.board.served();
+        let revision = self.tables.seal(&self.counters)?;
+        self.seen = Some(revision);
+        Ok(true)
+    }
+
+    fn flush(&mut self) -> Result<()> {
         let news = std::mem::take(&mut self.news);
         for name in &news.groups {
             if let Some(group) = self.groups.get_mut(name) {
@@ -150,10 +158,23 @@ impl<T: Tables> Machine<T> {
         if !news.events.is_empty() {
             self.tables.append_events(&news.events)?;
         }
-        self.counters.served = self.board.served();
-        let revision = self.tables.seal(&self.counters)?;
-        self.seen = Some(revision);
-        Ok(true)
+        self.news.any = news.any;
+        Ok(())
+    }
+
+    /// Builds the board anew from the tables, in the middle of a transaction: limits that have changed
+    /// count what is in use and what was used before, whatever they were then.
+    fn rebuild(&mut self, now: Timestamp) -> Result<()> {
+        self.flush()?;
+        let served = self.board.served();
+        let counters = self.counters.clone();
+        self.board = Board::default();
+        self.lanes.clear();
+        let changes = self.tables.changes(0, now)?;
+        self.take_over(changes)?;
+        self.counters = counters;
+        self.board.set_served(served);
+        Ok(())
     }
 
     /// The revision up to which this machine knows everything.
@@ -199,8 +220,8 @@ impl<T: Tables> Machine<T> {
             }
         }
         for (lane, key) in changes.lanes {
-            self.lanes.insert(key.canonical(), lane);
             self.board.add_lane(lane, &key, true);
+            self.lanes.insert(key, lane);
         }
         self.recount_held(&changes.held)?;
         self.board.unpark_all();
@@ -291,7 +312,9 @@ impl<T: Tables> Machine<T> {
             let event = describe(kind, now, job, worker);
             self.emit(event);
         }
-        if let Some(end) = outcome.ended {
+        if let Some(end) = outcome.ended
+            && job.has_dependents
+        {
             self.ended.push((job.seq, end, with_dependents));
         }
         Ok(Ok(()))

@@ -44,6 +44,12 @@ impl<T: Tables> Machine<T> {
         self.resolve(now)
     }
 
+    /// Queued jobs whose deadline has passed are not handed out any more.
+    pub(super) fn end_overdue(&mut self, now: Timestamp) -> Result<()> {
+        while self.reap_overdue(now, &mut Reaped::default())? {}
+        Ok(())
+    }
+
     fn reap_overdue(&mut self, now: Timestamp, reaped: &mut Reaped) -> Result<bool> {
         let overdue = self.tables.overdue(now, CHUNK)?;
         for seq in &overdue {

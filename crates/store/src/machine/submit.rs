@@ -18,8 +18,11 @@ struct Checked {
     /// Idempotency keys that change hands.
     given_up: Vec<Seq>,
     /// Prerequisites outside the batch, or in it and known already.
-    prerequisites: HashMap<JobId, (Seq, StateWord)>,
+    prerequisites: Known,
 }
+
+/// Jobs that were there before: their place, their state, and the id they really have.
+type Known = HashMap<JobId, (Seq, StateWord, JobId)>;
 
 impl<T: Tables> Machine<T> {
     /// Accepts a batch, or refuses it and changes nothing.
@@ -83,6 +86,10 @@ impl<T: Tables> Machine<T> {
         let mut first: HashMap<&str, JobId> = HashMap::new();
         for (index, spec) in batch.jobs.iter().enumerate() {
             let Some(key) = &spec.idempotency_key else { continue };
+            // A job that is sent again after a lost reply answers for itself.
+            if self.tables.seq_of(spec.id)?.is_some() {
+                continue;
+            }
             if let Some(id) = first.get(key.as_str()) {
                 checked.known[index] = Some(*id);
                 continue;
@@ -126,7 +133,9 @@ impl<T: Tables> Machine<T> {
                 let real = place.and_then(|place| checked.known[*place]).unwrap_or(*id);
                 match self.load(real)? {
                     Some(job) => {
-                        checked.prerequisites.insert(*id, (job.seq, job.life.state.word()));
+                        checked
+                            .prerequisites
+                            .insert(*id, (job.seq, job.life.state.word(), job.id()));
                     }
                     None if place.is_some() => {}
                     None => {
@@ -193,7 +202,13 @@ impl<T: Tables> Machine<T> {
             };
             let lane = self.lane_of(&spec)?;
             let seq = Seq(self.counters.seq.0 + 1);
-            let job = Job { seq, lane, spec: Arc::new(spec), life: Life::begin(now, wait) };
+            let job = Job {
+                seq,
+                lane,
+                spec: Arc::new(spec),
+                life: Life::begin(now, wait),
+                has_dependents: false,
+            };
             if !self.tables.insert(&job)? {
                 answers.push(Submitted::Existing(job.id()));
                 continue;
@@ -235,15 +250,19 @@ impl<T: Tables> Machine<T> {
         now: Timestamp,
         tied: Vec<Job>,
         seqs: &HashMap<JobId, Seq>,
-        outside: &HashMap<JobId, (Seq, StateWord)>,
+        outside: &Known,
     ) -> Result<()> {
         let mut doomed = Vec::new();
         for job in tied {
             for id in &job.spec.depends_on {
                 let prerequisite =
-                    outside.get(id).map(|(seq, _)| *seq).or_else(|| seqs.get(id).copied());
+                    outside.get(id).map(|(seq, _, _)| *seq).or_else(|| seqs.get(id).copied());
                 if let Some(seq) = prerequisite {
                     self.tables.tie(seq, job.seq)?;
+                    let real = outside.get(id).map_or(id, |(_, _, real)| real);
+                    if let Some(held) = self.held.get_mut(real) {
+                        held.has_dependents = true;
+                    }
                 }
             }
             let states = job
@@ -251,12 +270,14 @@ impl<T: Tables> Machine<T> {
                 .depends_on
                 .iter()
                 .filter_map(|id| outside.get(id))
-                .map(|(_, state)| *state);
+                .map(|(_, state, _)| *state);
             if let Some(unmet) = states.filter_map(unmet_by).next() {
                 doomed.push((job, unmet));
             }
         }
-        for (mut job, unmet) in doomed {
+        for (job, unmet) in doomed {
+            // Read again: a later job of the batch may have been tied to it.
+            let Some(mut job) = self.tables.job(job.seq)? else { continue };
             let _ = self.apply(now, &mut job, Input::PrerequisiteUnmet(unmet), None)?;
         }
         Ok(())
@@ -264,15 +285,14 @@ impl<T: Tables> Machine<T> {
 
     fn lane_of(&mut self, spec: &JobSpec) -> Result<LaneId> {
         let key = LaneKey::of(spec);
-        let canonical = key.canonical();
-        if let Some(lane) = self.lanes.get(&canonical) {
+        if let Some(lane) = self.lanes.get(&key) {
             return Ok(*lane);
         }
-        let lane = self.tables.lane(&key, &canonical)?;
+        let lane = self.tables.lane(&key, &key.canonical())?;
         if !self.board.has_lane(lane) {
             self.board.add_lane(lane, &key, true);
         }
-        self.lanes.insert(canonical, lane);
+        self.lanes.insert(key, lane);
         Ok(lane)
     }
 
@@ -308,11 +328,11 @@ impl<T: Tables> Machine<T> {
 }
 
 /// Prerequisites that have not completed; those in the batch have not.
-fn open_prerequisites(spec: &JobSpec, outside: &HashMap<JobId, (Seq, StateWord)>) -> u32 {
+fn open_prerequisites(spec: &JobSpec, outside: &Known) -> u32 {
     let open = spec
         .depends_on
         .iter()
-        .filter(|id| outside.get(id).is_none_or(|(_, state)| *state != StateWord::Completed));
+        .filter(|id| outside.get(id).is_none_or(|(_, state, _)| *state != StateWord::Completed));
     u32::try_from(open.count()).unwrap_or(u32::MAX)
 }
 

@@ -226,6 +226,9 @@ impl Tables for MemoryTables {
     fn tie(&mut self, prerequisite: Seq, dependent: Seq) -> Result<()> {
         self.dependents.entry(prerequisite).or_default().insert(dependent);
         self.prerequisites.entry(dependent).or_default().insert(prerequisite);
+        if let Some(job) = self.jobs.get_mut(&prerequisite) {
+            job.has_dependents = true;
+        }
         Ok(())
     }
 

@@ -1,0 +1,243 @@
+//! Figures of the store alone: bulk submit, drain, and what a claim costs as the backlog grows.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use runcue_core::service::Rate;
+use runcue_core::{
+    GroupName, JobId, JobSpec, Json, ServiceName, ServiceSpec, TaskName, Use, WorkerId,
+};
+use runcue_store::{ClaimRequest, Finish, Outcome, Store, SubmitBatch};
+use runcue_store_sqlite::{Durability, Options, SqliteStore};
+
+use crate::floor::Floor;
+use crate::table::Line;
+
+const PARAMS: &str = r#"{"page":17,"document":"a-document-of-some-length.pdf"}"#;
+/// Jobs in one submission.
+const SUBMIT: usize = 1000;
+/// Jobs in one claim.
+const CLAIM: usize = 100;
+
+/// Jobs with different groups and services.
+pub struct Jobs {
+    next: u128,
+    pub groups: Vec<GroupName>,
+    pub services: Vec<ServiceName>,
+}
+
+impl Jobs {
+    pub fn new(groups: usize, services: usize) -> Result<Self> {
+        let groups =
+            (0..groups).map(|n| GroupName::new(format!("group-{n}"))).collect::<Result<_, _>>()?;
+        let services = (0..services)
+            .map(|n| ServiceName::new(format!("service-{n}")))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { next: 0, groups, services })
+    }
+
+    pub fn take(&mut self, count: usize) -> Result<Vec<JobSpec>> {
+        (0..count).map(|_| self.one()).collect()
+    }
+
+    fn one(&mut self) -> Result<JobSpec> {
+        self.next += 1;
+        let id = JobId::time_ordered(crate::now(), self.next << 32 | self.next);
+        let mut job = JobSpec::new(id, TaskName::new("noop")?);
+        job.params = Json::trusted(PARAMS);
+        let place = usize::try_from(self.next)?;
+        job.group = self.groups.get(place % self.groups.len().max(1)).cloned();
+        job.services = self
+            .services
+            .get(place % self.services.len().max(1))
+            .cloned()
+            .map(Use::one)
+            .into_iter()
+            .collect();
+        Ok(job)
+    }
+}
+
+/// A store in a directory.
+pub fn open(directory: &Path, durability: Durability) -> Result<SqliteStore> {
+    Ok(SqliteStore::open(Options { path: directory.join("queue.db"), durability })?)
+}
+
+/// Submits jobs in batches and answers how long it took.
+pub async fn submit(store: &dyn Store, jobs: &mut Jobs, count: usize) -> Result<Duration> {
+    let mut batches = Vec::new();
+    let mut left = count;
+    while left > 0 {
+        let size = left.min(SUBMIT);
+        batches.push(jobs.take(size)?);
+        left -= size;
+    }
+    let begin = Instant::now();
+    for batch in batches {
+        store.submit(crate::now(), SubmitBatch::of(batch)).await?;
+    }
+    Ok(begin.elapsed())
+}
+
+/// Claims and completes up to a count, and answers how many, how long it took, and how long the claims.
+pub async fn drain(store: &dyn Store, count: usize) -> Result<(usize, Duration, Duration)> {
+    let worker = WorkerId::from_u128(1);
+    let (begin, mut claims, mut done) = (Instant::now(), Duration::ZERO, 0);
+    while done < count {
+        let claim = Instant::now();
+        let claimed = store.claim(crate::now(), ClaimRequest::new(worker, CLAIM)).await?;
+        claims += claim.elapsed();
+        let end = |(_, lease)| Finish {
+            lease,
+            outcome: Outcome::Done { result: None, result_key: None },
+        };
+        let ends: Vec<Finish> = claimed.jobs.into_iter().map(end).collect();
+        if ends.is_empty() {
+            break;
+        }
+        done += ends.len();
+        store.finish(crate::now(), ends).await?;
+    }
+    Ok((done, begin.elapsed(), claims))
+}
+
+fn per_second(count: usize, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64()
+}
+
+/// Bulk submit and drain beside the floor, in both modes. Floor and store take turns, so that a machine
+/// that gets slower or faster in between does so for both.
+pub async fn throughput(count: usize, lines: &mut Vec<Line>) -> Result<()> {
+    for durability in [Durability::Normal, Durability::Full] {
+        let mode = durability.as_str();
+        let (mut best, mut floor_best) = ([0.0_f64; 2], [0.0_f64; 2]);
+        for _ in 0..3 {
+            let directory = tempfile::tempdir()?;
+            let mut floor = Floor::open(&directory.path().join("floor.db"), mode)?;
+            let body = format!(r#"{{"id":"{:032x}","task":"noop","params":{PARAMS}}}"#, 7);
+            floor_best[0] =
+                floor_best[0].max(per_second(count, floor.submit(count, SUBMIT, &body)?));
+            let (done, time) = floor.drain(CLAIM)?;
+            floor_best[1] = floor_best[1].max(per_second(done, time));
+            drop(floor);
+            let store = open(directory.path(), durability)?;
+            let mut jobs = Jobs::new(0, 0)?;
+            best[0] = best[0].max(per_second(count, submit(&store, &mut jobs, count).await?));
+            let (done, time, _) = drain(&store, count).await?;
+            best[1] = best[1].max(per_second(done, time));
+            store.close().await?;
+        }
+        lines.push(Line::rate("bulk submit, 1 000 a call", mode, best[0], floor_best[0], 0.5));
+        lines.push(Line::rate("drain, 100 a claim", mode, best[1], floor_best[1], 0.5));
+    }
+    Ok(())
+}
+
+/// What a claim costs per job with a backlog, over enough claims to be steady.
+async fn claim_cost(queued: usize, groups: usize, blocked: usize) -> Result<f64> {
+    let directory = tempfile::tempdir()?;
+    let store = open(directory.path(), Durability::Normal)?;
+    let now = crate::now();
+    if blocked > 0 {
+        let mut full = ServiceSpec::new(ServiceName::new("service-0")?);
+        full.max_concurrent = Some(0);
+        store.upsert_services(now, vec![full]).await?;
+        submit(&store, &mut Jobs::new(groups, 1)?, blocked).await?;
+    }
+    let mut jobs = Jobs { next: 1 << 40, ..Jobs::new(groups, 0)? };
+    submit(&store, &mut jobs, queued).await?;
+    let sample = queued.min(20_000) / 2;
+    drain(&store, sample / 10).await?;
+    let (done, _, claims) = drain(&store, sample - sample / 10).await?;
+    store.close().await?;
+    Ok(claims.as_secs_f64() * 1e6 / done as f64)
+}
+
+/// Claim cost as the backlog, the groups and the blocked jobs grow.
+pub async fn flatness(million: usize, lines: &mut Vec<Line>) -> Result<()> {
+    let small = claim_cost(20_000.min(million), 1, 0).await?;
+    let mut line = |what: &str, cost: f64, base: f64| {
+        let ratio = cost / base;
+        let figure = Line::figure(
+            what,
+            "normal",
+            format!("{cost:.1} µs"),
+            "≤ 1.30 of the small one",
+            Some(ratio <= 1.3),
+        );
+        lines.push(figure.beside(format!("{base:.1} µs"), ratio));
+    };
+    line("claim per job, 1 000 000 queued beside 20 000", claim_cost(million, 1, 0).await?, small);
+    line(
+        "claim per job, 1 000 groups beside 1",
+        claim_cost(20_000.min(million), 1000, 0).await?,
+        small,
+    );
+    line(
+        "claim per job, 1 000 000 behind a full service",
+        claim_cost(20_000.min(million), 1, million).await?,
+        small,
+    );
+    Ok(())
+}
+
+/// What 100 active limits cost.
+pub async fn limits(count: usize, lines: &mut Vec<Line>) -> Result<()> {
+    let (mut free, mut limited) = (0.0_f64, 0.0_f64);
+    for _ in 0..3 {
+        let directory = tempfile::tempdir()?;
+        let store = open(directory.path(), Durability::Normal)?;
+        submit(&store, &mut Jobs::new(0, 0)?, count).await?;
+        let (done, time, _) = drain(&store, count).await?;
+        free = free.max(per_second(done, time));
+        store.close().await?;
+        let directory = tempfile::tempdir()?;
+        let store = open(directory.path(), Durability::Normal)?;
+        let mut jobs = Jobs::new(0, 100)?;
+        let spec = |name: &ServiceName| ServiceSpec {
+            max_concurrent: Some(1_000),
+            rates: vec![Rate { limit: 10_000_000, window: Duration::from_secs(60) }],
+            ..ServiceSpec::new(name.clone())
+        };
+        store.upsert_services(crate::now(), jobs.services.iter().map(spec).collect()).await?;
+        submit(&store, &mut jobs, count).await?;
+        let (done, time, _) = drain(&store, count).await?;
+        limited = limited.max(per_second(done, time));
+        store.close().await?;
+    }
+    lines.push(Line {
+        goal: "≥ 0.80 of no limits".to_owned(),
+        ..Line::rate("drain with 100 limits beside none", "normal", limited, free, 0.8)
+    });
+    Ok(())
+}
+
+/// Memory of this process while a million jobs are queued and worked on.
+pub async fn memory(million: usize, lines: &mut Vec<Line>) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let store = open(directory.path(), Durability::Normal)?;
+    let mut jobs = Jobs::new(100, 0)?;
+    for _ in 0..10 {
+        submit(&store, &mut jobs, million / 10).await?;
+    }
+    drain(&store, million / 20).await?;
+    let megabytes = resident_megabytes()?;
+    store.close().await?;
+    let figure = format!("{megabytes:.0} MB");
+    lines.push(Line::figure(
+        "memory with 1 000 000 queued",
+        "normal",
+        figure,
+        "< 150 MB",
+        Some(megabytes < 150.0),
+    ));
+    Ok(())
+}
+
+fn resident_megabytes() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("this figure needs Linux")?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let kilobytes: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
+    Ok(kilobytes / 1024.0)
+}

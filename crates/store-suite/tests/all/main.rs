@@ -1,0 +1,27 @@
+//! The contract on the memory store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use runcue_store::{MemoryStore, Store};
+use runcue_store_suite::Maker;
+
+struct Memory;
+
+#[async_trait]
+impl Maker for Memory {
+    async fn open(&self) -> Arc<dyn Store> {
+        Arc::new(MemoryStore::new())
+    }
+
+    async fn reopen(&self, _: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        None
+    }
+
+    async fn second_handle(&self, _: &Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        None
+    }
+}
+
+runcue_store_suite::contract_suite!(Memory);
+runcue_store_suite::model_suite!(Memory, 400);

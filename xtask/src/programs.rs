@@ -1,0 +1,146 @@
+//! Programs that the tests call, and getting those that are missing.
+//!
+//! Installs only where nobody has to be asked: as root or with a sudo that wants no password, and with
+//! apt-get. Everywhere else it names the package and stops.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::Trouble;
+use crate::cargo;
+
+/// A program, the Debian package it comes in, and who calls it.
+struct Program {
+    name: &'static str,
+    package: &'static str,
+    used_for: &'static str,
+}
+
+const PROGRAMS: [Program; 4] = [
+    Program { name: "cc", package: "build-essential", used_for: "building SQLite" },
+    Program {
+        name: "sqlite3",
+        package: "sqlite3",
+        used_for: "tests that read a queue from outside",
+    },
+    Program { name: "tmux", package: "tmux", used_for: "tests of the full screen" },
+    Program { name: "script", package: "bsdutils", used_for: "tests that need a terminal" },
+];
+
+/// Parts of the toolchain: the subcommand, and the rustup component it comes in.
+const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")];
+
+/// Makes sure that everything the steps need is there, or says what is not.
+pub fn ensure(root: &Path) -> Result<(), Trouble> {
+    let lacking = COMPONENTS.iter().filter(|(subcommand, _)| !cargo::has(root, subcommand));
+    let lacking: Vec<&str> = lacking.map(|(_, component)| *component).collect();
+    if !lacking.is_empty() {
+        let names = lacking.join(" ");
+        return Err(Trouble::Refused(format!(
+            "the toolchain lacks {names}: rustup component add {names}"
+        )));
+    }
+    let missing = missing(is_there);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let Some(prefix) = may_install() else { return Err(Trouble::Refused(advice(&missing))) };
+    println!("xtask: installing {} with apt-get", packages(&missing).join(" "));
+    install(prefix, &missing)
+}
+
+fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static Program> {
+    PROGRAMS.iter().filter(|program| !is_there(program.name)).collect()
+}
+
+/// Whether a program is on the path.
+fn is_there(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|directory| directory.join(name).is_file())
+}
+
+fn packages(missing: &[&Program]) -> Vec<&'static str> {
+    missing.iter().map(|program| program.package).collect()
+}
+
+fn advice(missing: &[&Program]) -> String {
+    let mut text = String::new();
+    for program in missing {
+        text.push_str(&format!(
+            "{} is missing, for {}: install the package {}\n",
+            program.name, program.used_for, program.package
+        ));
+    }
+    text + &format!("on Debian: apt-get install {}", packages(missing).join(" "))
+}
+
+/// The words before apt-get, if it may be called without asking anyone.
+fn may_install() -> Option<&'static [&'static str]> {
+    if !is_there("apt-get") {
+        return None;
+    }
+    let answer = quietly("id", &["-u"]).ok()?;
+    if answer.stdout.trim_ascii() == b"0" {
+        return Some(&[]);
+    }
+    let free = quietly("sudo", &["-n", "true"]).is_ok_and(|output| output.status.success());
+    free.then_some(&["sudo", "-n"])
+}
+
+fn install(prefix: &[&str], missing: &[&Program]) -> Result<(), Trouble> {
+    let mut words = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    words.extend(packages(missing));
+    let mut done = apt(prefix, &words);
+    if !succeeded(&done) {
+        // A new machine has no package lists yet.
+        let _ = apt(prefix, &["update", "-qq"]);
+        done = apt(prefix, &words);
+    }
+    let left = self::missing(is_there);
+    if succeeded(&done) && left.is_empty() {
+        return Ok(());
+    }
+    let why = match &done {
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Trouble::Refused(format!("apt-get did not help: {why}\n{}", advice(&left))))
+}
+
+fn apt(prefix: &[&str], words: &[&str]) -> std::io::Result<Output> {
+    let line: Vec<&str> = prefix
+        .iter()
+        .chain(&["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"])
+        .chain(words)
+        .copied()
+        .collect();
+    quietly(line[0], &line[1..])
+}
+
+fn quietly(program: &str, words: &[&str]) -> std::io::Result<Output> {
+    Command::new(program).args(words).stdin(Stdio::null()).output()
+}
+
+fn succeeded(done: &std::io::Result<Output>) -> bool {
+    done.as_ref().is_ok_and(|output| output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_its_package() {
+        let missing = missing(|name| name != "script" && name != "sqlite3");
+        let advice = advice(&missing);
+        assert!(advice.contains("script is missing"), "{advice}");
+        assert!(advice.ends_with("apt-get install sqlite3 bsdutils"), "{advice}");
+    }
+
+    #[test]
+    fn a_program_is_looked_for_on_the_path() {
+        assert!(is_there("sh"));
+        assert!(!is_there("no-such-program-anywhere"));
+    }
+}
