@@ -87,12 +87,15 @@ pub(super) fn compare(
         defs.iter().enumerate().map(|(n, def)| (def.id.as_str(), n)).collect();
     let before: Vec<Vec<usize>> = defs
         .iter()
-        .map(|def| def.depends_on.iter().filter_map(|id| places.get(id.as_str()).copied()).collect())
+        .map(|def| {
+            def.depends_on.iter().filter_map(|id| places.get(id.as_str()).copied()).collect()
+        })
         .collect();
     let mut planned: Vec<Option<Planned>> = vec![None; defs.len()];
     let mut plan = Plan { jobs: Vec::new(), changed: Vec::new(), specs: HashMap::new() };
     for index in in_order(&before) {
-        let firsts: Vec<&Planned> = before[index].iter().filter_map(|n| planned[*n].as_ref()).collect();
+        let firsts: Vec<&Planned> =
+            before[index].iter().filter_map(|n| planned[*n].as_ref()).collect();
         let depends_on: Vec<JobId> = firsts.iter().map(|first| first.id).collect();
         let redone = firsts.iter().any(|first| first.step == Step::Again);
         let decided = decide(source, found, index, depends_on, redo, redone, now)?;
@@ -164,7 +167,11 @@ fn decide(
             let then = Origin::of(&job.spec).map(|origin| origin.fingerprint);
             let changed = then.is_some_and(|then| then != def.fingerprint());
             let again = redone || redo == Redo::Everything || (changed && redo == Redo::Changed);
-            if again { submit(generation + 1, Step::Again, changed) } else { keep(Step::Done, changed) }
+            if again {
+                submit(generation + 1, Step::Again, changed)
+            } else {
+                keep(Step::Done, changed)
+            }
         }
         StateWord::Leased | StateWord::Running => keep(Step::GoOn, false),
         state => {

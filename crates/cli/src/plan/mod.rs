@@ -87,7 +87,12 @@ pub struct Plan {
 
 impl Plan {
     /// Compares a file with a store.
-    pub fn new(source: &Source, found: &Found, redo: Redo, now: Timestamp) -> Result<Self, Trouble> {
+    pub fn new(
+        source: &Source,
+        found: &Found,
+        redo: Redo,
+        now: Timestamp,
+    ) -> Result<Self, Trouble> {
         compare::compare(source, found, redo, now)
     }
 
@@ -112,7 +117,8 @@ impl Plan {
         if !replaced.is_empty() {
             store.cancel(clock::now(), JobFilter::of_ids(replaced), false).await?;
         }
-        let new: Vec<usize> = (0..self.jobs.len()).filter(|n| self.jobs[*n].step.submits()).collect();
+        let new: Vec<usize> =
+            (0..self.jobs.len()).filter(|n| self.jobs[*n].step.submits()).collect();
         let specs: Vec<JobSpec> =
             new.iter().filter_map(|n| self.specs.remove(&self.jobs[*n].id)).collect();
         if !specs.is_empty() {

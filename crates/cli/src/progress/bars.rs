@@ -113,7 +113,9 @@ fn shown(tracker: &Tracker) -> Vec<(String, Counts)> {
 
 fn remark(counts: &Counts) -> String {
     let mut parts = Vec::new();
-    for (n, word) in [(counts.running, "running"), (counts.failed, "failed"), (counts.cancelled, "cancelled")] {
+    for (n, word) in
+        [(counts.running, "running"), (counts.failed, "failed"), (counts.cancelled, "cancelled")]
+    {
         if n > 0 {
             parts.push(format!("{n} {word}"));
         }

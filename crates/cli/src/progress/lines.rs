@@ -29,9 +29,10 @@ impl Lines {
     pub fn event(&mut self, event: &Event, name: &str) -> Result<(), Trouble> {
         let told = match event.kind {
             EventKind::Failed => true,
-            EventKind::Retrying | EventKind::Started | EventKind::Completed | EventKind::Cancelled => {
-                self.out.verbose > 0
-            }
+            EventKind::Retrying
+            | EventKind::Started
+            | EventKind::Completed
+            | EventKind::Cancelled => self.out.verbose > 0,
             _ => false,
         };
         if told { self.out.say(line(event, name)) } else { Ok(()) }

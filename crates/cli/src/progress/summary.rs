@@ -49,7 +49,11 @@ pub struct Failed {
 
 impl SummaryView {
     /// Sums a run up.
-    pub async fn new(store: &dyn Store, tracker: &Tracker, now: Timestamp) -> Result<Self, Trouble> {
+    pub async fn new(
+        store: &dyn Store,
+        tracker: &Tracker,
+        now: Timestamp,
+    ) -> Result<Self, Trouble> {
         let counts = tracker.counts();
         let failed = tracker.in_phase(Phase::Failed, usize::MAX);
         // Those that failed by themselves come before those that only waited for them.
@@ -86,7 +90,8 @@ pub fn tell(summary: &SummaryView, again: &str, out: Out) -> Result<(), Trouble>
         return out.record(summary);
     }
     let took = std::time::Duration::try_from_secs_f64(summary.took).unwrap_or_default();
-    let mut parts = vec![format!("{} of {} completed", summary.completed, words::count(summary.jobs, "job"))];
+    let mut parts =
+        vec![format!("{} of {} completed", summary.completed, words::count(summary.jobs, "job"))];
     let others = [
         (summary.failed, "failed"),
         (summary.cancelled, "cancelled"),

@@ -22,10 +22,10 @@ fn the_flag_goes_before_the_environment_and_that_before_the_file() {
     sandbox.add(&["--", "true"]);
     assert!(sandbox.path().join("from-file.db").exists());
     let mut with_env = sandbox.command(&["add", "--", "true"]);
-    assert!(with_env.env("RUNCUE_STORE", "from-env.db").status().unwrap().success());
+    assert!(with_env.env("RUNCUE_STORE", "from-env.db").output().unwrap().status.success());
     assert!(sandbox.path().join("from-env.db").exists());
     let mut with_flag = sandbox.command(&["--store", "from-flag.db", "add", "--", "true"]);
-    assert!(with_flag.env("RUNCUE_STORE", "from-env-2.db").status().unwrap().success());
+    assert!(with_flag.env("RUNCUE_STORE", "from-env-2.db").output().unwrap().status.success());
     assert!(sandbox.path().join("from-flag.db").exists());
     assert!(!sandbox.path().join("from-env-2.db").exists());
 }
