@@ -11,10 +11,13 @@ use crate::exit::Exit;
 use crate::news::News;
 use crate::trouble::Trouble;
 use crate::view::LogView;
-use crate::{job_ref, out};
+use crate::{clock, job_ref, out};
 
 /// How often a follower looks, should no news reach it. Output alone may not count as news.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long the last output of a job may take to arrive.
+const TAIL: Duration = Duration::from_millis(500);
 
 /// Flags of `logs`.
 #[derive(Debug, clap::Args)]
@@ -61,6 +64,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     let mut printer = Printer { args: &args, app, after: 0, attempt: None, open_line: false };
     let mut news = News::begin(&*store).await;
     let mut ended = is_final(&job);
+    let mut waited = ended && job.life.finished_at.is_none_or(|at| clock::now().since(at) > TAIL);
     loop {
         let chunks = store.logs(job.id(), printer.after).await?;
         let some = !chunks.is_empty();
@@ -70,12 +74,16 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
         if some {
             continue;
         }
-        // The state was read before the last look, so nothing was written after that.
-        if !args.follow || ended {
-            break;
+        match (args.follow, ended) {
+            (false, _) => break,
+            // A worker sends output in batches, the last one perhaps after the job has ended.
+            (true, true) if std::mem::replace(&mut waited, true) => break,
+            (true, true) => tokio::time::sleep(TAIL).await,
+            (true, false) => {
+                news.wait(LOOK_AGAIN).await;
+                ended = has_ended(&*store, job.id()).await?;
+            }
         }
-        news.wait(LOOK_AGAIN).await;
-        ended = has_ended(&*store, job.id()).await?;
     }
     if printer.after == 0 && !app.out.json {
         app.out.note(if ended { "it wrote nothing" } else { "it has written nothing yet" });
