@@ -35,8 +35,9 @@ impl Completer {
     }
 
     pub(crate) fn push(&self, running: Arc<Running>, outcome: Outcome) {
-        self.waiting().push(Ended { running, outcome });
+        // Counted first: once it is in the list it may be written, and counted off, at any moment.
         self.pending.send_modify(|pending| *pending += 1);
+        self.waiting().push(Ended { running, outcome });
         self.arrived.notify_one();
     }
 
@@ -83,7 +84,7 @@ impl Completer {
             tell(shared, ended, answer);
         }
         shared.running.remove(batch.iter().map(|ended| &ended.running));
-        self.pending.send_modify(|pending| *pending = pending.saturating_sub(batch.len()));
+        self.pending.send_modify(|pending| *pending -= batch.len());
         let telling = |ended: &Ended| {
             matches!(ended.outcome, Outcome::Failed { .. } | Outcome::RateLimited { .. })
         };

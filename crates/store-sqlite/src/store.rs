@@ -40,8 +40,20 @@ impl std::fmt::Debug for SqliteStore {
 impl SqliteStore {
     /// Opens a file, making it and its directory if need be.
     pub fn open(options: Options) -> Result<Self> {
+        let connection = connection::writer(&options)?;
+        Self::over(connection, options)
+    }
+
+    /// Opens a file that may have no more than so many pages, as if the disk had no more space.
+    pub fn open_bounded(options: Options, pages: i64) -> Result<Self> {
+        let connection = connection::writer(&options)?;
+        let bound = connection.pragma_update(None, "max_page_count", pages);
+        bound.map_err(|error| crate::failure::explain(&options.place(), &error))?;
+        Self::over(connection, options)
+    }
+
+    fn over(mut connection: Connection, options: Options) -> Result<Self> {
         let place = options.place();
-        let mut connection = connection::writer(&options)?;
         migrate::migrate(&mut connection, &place)?;
         let writer =
             Writer::start(SqliteTables::new(connection, place.clone())).map_err(|error| {

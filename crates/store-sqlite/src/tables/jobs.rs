@@ -110,6 +110,11 @@ impl SqliteTables {
             signed(lease.token.0),
             lease.start_by.map(Timestamp::as_micros),
         ];
+        if job.life.attempt > 1 {
+            // How far an earlier attempt was says nothing of this one.
+            let sql = "UPDATE outcome SET progress = NULL WHERE seq = ?1 AND progress IS NOT NULL";
+            self.run(sql, [signed(job.seq.0)])?;
+        }
         let may_have_deadline = job.spec.expires_at.is_some();
         let sql = if may_have_deadline {
             "UPDATE job SET stage = ?2, due = ?3, attempt = ?4, started_at = ?5, worker = ?6, token = ?7, \
