@@ -4,7 +4,7 @@
 //! jobs of the file ──ids──▶ what the store has ──compare──▶ new, going on, done, to retry, to replace
 //! ```
 //!
-//! A job of a file has the same id in every run ([`ids`]), so running the file again goes on where it
+//! A job of a file has the same id in every run ([`FileKey`]), so running the file again goes on where it
 //! stopped. A job that is to be done differently than it was submitted is replaced by its next generation,
 //! because what was submitted never changes. Nothing is written here but by [`Plan::carry_out`].
 
