@@ -1,2 +1,7 @@
-//! The runcue binary.
-fn main() {}
+//! The binary `runcue`. Everything it does is in the library beside it.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    runcue_cli::app::main()
+}

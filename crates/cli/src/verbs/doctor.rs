@@ -1,0 +1,241 @@
+//! `runcue doctor`: looks for what is wrong, and says what to do about it.
+
+use std::path::Path;
+
+use runcue_core::{JobFilter, StateWord, Timestamp};
+use runcue_store::{ListRequest, Store};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::exit::Exit;
+use crate::store::Address;
+use crate::trouble::Trouble;
+use crate::verbs::status;
+use crate::view::StatusView;
+use crate::{clock, words};
+
+/// Less than this is too little for a queue to grow in.
+const LITTLE_SPACE: u64 = 100 * 1024 * 1024;
+/// How many held jobs are looked at for lapsed leases.
+const LEASES: usize = 10_000;
+
+/// Flags of `doctor`.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// How one check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    Warning,
+    Bad,
+}
+
+/// One check.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    detail: String,
+    help: Option<String>,
+}
+
+/// All of them.
+#[derive(Debug, Serialize)]
+struct Checks<'a> {
+    checks: &'a [Check],
+}
+
+impl Check {
+    fn ok(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Ok, detail: detail.into(), help: None }
+    }
+
+    fn warning(name: &'static str, detail: impl Into<String>, help: impl Into<String>) -> Self {
+        let verdict = Verdict::Warning;
+        Self { name, verdict, detail: detail.into(), help: Some(help.into()) }
+    }
+
+    fn bad(name: &'static str, detail: impl Into<String>, help: impl Into<String>) -> Self {
+        let verdict = Verdict::Bad;
+        Self { name, verdict, detail: detail.into(), help: Some(help.into()) }
+    }
+}
+
+/// Looks for what is wrong. Ends with 1 if something is.
+pub async fn run(_: Args, app: &App) -> Result<Exit, Trouble> {
+    let address = app.address()?;
+    let mut checks = vec![Check::ok("version", env!("CARGO_PKG_VERSION"))];
+    if let Some(path) = &app.config.path {
+        checks.push(Check::ok("config", path.display().to_string()));
+    }
+    if let Some(path) = address.path() {
+        checks.extend(file_checks(path));
+    }
+    match app.store() {
+        Ok(store) => checks.extend(store_checks(&*store, &address).await?),
+        Err(Trouble::Told { says, help, .. }) => {
+            checks.push(Check::bad("store", says, help.unwrap_or_default()));
+        }
+        Err(gone) => return Err(gone),
+    }
+    tell(&checks, app)?;
+    let bad = checks.iter().any(|check| check.verdict == Verdict::Bad);
+    Ok(if bad { Exit::Failed } else { Exit::Ok })
+}
+
+fn tell(checks: &[Check], app: &App) -> Result<(), Trouble> {
+    if app.out.json {
+        return app.out.document(&Checks { checks });
+    }
+    for check in checks {
+        let (mark, color) = match check.verdict {
+            Verdict::Ok => ("ok     ", anstyle::AnsiColor::Green),
+            Verdict::Warning => ("warning", anstyle::AnsiColor::Yellow),
+            Verdict::Bad => ("BAD    ", anstyle::AnsiColor::Red),
+        };
+        let style = color.on_default();
+        let detail = words::plain(&check.detail);
+        app.out.say(format!("{style}{mark}{style:#}  {:<12} {detail}", check.name))?;
+        if let Some(help) = check.help.as_ref().filter(|help| !help.is_empty()) {
+            app.out.say(format!("         {:<12} help: {help}", ""))?;
+        }
+    }
+    Ok(())
+}
+
+async fn store_checks(store: &dyn Store, address: &Address) -> Result<Vec<Check>, Trouble> {
+    let now = clock::now();
+    let view = status::look(store, address, now).await?;
+    let mut checks = vec![
+        Check::ok(
+            "store",
+            format!("{} with {}", view.store, words::count(view.counts.total(), "job")),
+        ),
+        Check::ok("durability", store.durability()),
+    ];
+    checks.push(data(store, now).await?);
+    checks.push(workers(&view));
+    checks.push(work(&view, now));
+    checks.push(leases(store, now).await?);
+    checks.extend(failures(&view));
+    Ok(checks)
+}
+
+async fn data(store: &dyn Store, now: Timestamp) -> Result<Check, Trouble> {
+    let found = store.check(now).await?;
+    Ok(match found.as_slice() {
+        [] => Check::ok("data", "the stored data agrees with itself"),
+        [first, ..] => Check::bad(
+            "data",
+            format!("{} found, the first: {first}", words::count(found.len() as u64, "fault")),
+            "stop the workers and keep a copy of the store before anything else",
+        ),
+    })
+}
+
+fn workers(view: &StatusView) -> Check {
+    let alive = view.live_workers().count();
+    let dead: Vec<_> = view.workers.iter().filter(|worker| !worker.alive).collect();
+    let held: u64 = dead.iter().map(|worker| worker.held).sum();
+    if held > 0 {
+        return Check::warning(
+            "workers",
+            format!("{} dead, still holding {}", dead.len(), words::count(held, "job")),
+            "any running worker takes them back; start one with `runcue work`",
+        );
+    }
+    Check::ok("workers", format!("{alive} alive, {} gone", dead.len()))
+}
+
+/// Work that nobody will do.
+fn work(view: &StatusView, now: Timestamp) -> Check {
+    let no_worker = view.live_workers().next().is_none();
+    if view.ready > 0 && no_worker {
+        let since = view.oldest_ready_at.map(Timestamp::from_millis);
+        let since = since.map(|at| words::span(now.since(at))).unwrap_or_default();
+        let detail = format!(
+            "{} ready, the oldest since {since}, and no worker runs",
+            words::count(view.ready, "job")
+        );
+        return Check::warning("work", detail, "start a worker: runcue work");
+    }
+    let busy = view.counts.leased + view.counts.running;
+    if view.ready > 0 && busy == 0 {
+        let detail =
+            format!("{} ready, and none is being worked on", words::count(view.ready, "job"));
+        return Check::warning("work", detail, "ask one of them: runcue why @last");
+    }
+    Check::ok("work", format!("{} ready, {busy} being worked on", view.ready))
+}
+
+async fn leases(store: &dyn Store, now: Timestamp) -> Result<Check, Trouble> {
+    let filter = JobFilter::default().in_states([StateWord::Leased, StateWord::Running]);
+    let page = store.list(ListRequest { filter, before: None, limit: LEASES }).await?;
+    let lapsed = page.rows.iter().filter_map(|job| job.life.state.lease());
+    let lapsed = lapsed.filter(|lease| lease.until < now).count() as u64;
+    if lapsed == 0 {
+        return Ok(Check::ok("leases", "none has lapsed"));
+    }
+    Ok(Check::warning(
+        "leases",
+        format!("{} lapsed and not taken back yet", words::count(lapsed, "lease")),
+        "any running worker takes them back; start one with `runcue work`",
+    ))
+}
+
+fn failures(view: &StatusView) -> Option<Check> {
+    let ended_badly = view.counts.failed + view.counts.quarantined;
+    (ended_badly > 0).then(|| {
+        Check::warning(
+            "failures",
+            format!("{} failed or quarantined", words::count(ended_badly, "job")),
+            "look with `runcue list --state failed,quarantined`, then `runcue retry --failed`",
+        )
+    })
+}
+
+fn file_checks(path: &Path) -> Vec<Check> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut checks = Vec::new();
+    if path.exists() {
+        checks.push(permissions(path, directory));
+    }
+    checks.extend(space(directory));
+    checks
+}
+
+/// SQLite writes beside the file too, so both must allow it.
+fn permissions(path: &Path, directory: &Path) -> Check {
+    for place in [path, directory] {
+        let refused = std::fs::metadata(place).map(|found| found.permissions().readonly());
+        if refused.unwrap_or(true) {
+            return Check::bad(
+                "permissions",
+                format!("{} cannot be written", place.display()),
+                "change its owner or its mode; the directory must be writable as well",
+            );
+        }
+    }
+    Check::ok("permissions", format!("{} and its directory can be written", path.display()))
+}
+
+#[cfg(unix)]
+fn space(directory: &Path) -> Option<Check> {
+    let found = rustix::fs::statvfs(directory).ok()?;
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let detail = format!("{} MiB free in {}", free / 1024 / 1024, directory.display());
+    Some(match free < LITTLE_SPACE {
+        true => Check::bad("disk", detail, "free some space, or move the queue to another disk"),
+        false => Check::ok("disk", detail),
+    })
+}
+
+#[cfg(not(unix))]
+fn space(_: &Path) -> Option<Check> {
+    None
+}

@@ -1,0 +1,13 @@
+//! The real binary `runcue`, by topic. Every test has a directory and a queue of its own.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests: what cannot go on has failed")]
+
+mod add;
+mod control;
+mod find;
+mod json;
+mod look;
+mod run;
+mod sandbox;
+mod trouble;
+mod work;
