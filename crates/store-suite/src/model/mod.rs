@@ -10,7 +10,9 @@ mod play;
 mod reference;
 mod turns;
 
-use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
+use proptest::test_runner::{
+    Config, FileFailurePersistence, RngSeed, TestCaseError, TestError, TestRunner,
+};
 
 use history::{History, Step};
 use play::Play;
