@@ -122,6 +122,7 @@ impl<T: Tables> Machine<T> {
         self.counters.served = self.board.served();
         let revision = self.tables.seal(&self.counters)?;
         self.seen = Some(revision);
+        self.news.any = false;
         Ok(true)
     }
 
