@@ -101,22 +101,24 @@ pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
     let mut failures = 0;
     loop {
         let wake = earliest(Some(next_beat), shared.running.progress_due());
-        tokio::select! {
+        let look_now = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = shared.sleep_until(wake) => {}
+            () = shared.sleep_until(wake) => false,
             () = shared.running.progress_noted() => continue,
-            _ = news.changed() => {
-                if !shared.running.is_empty() {
-                    shared.sleep_until(Some(next_look)).await;
-                    news.mark_unchanged();
-                    if let Err(error) = look(shared).await {
-                        tracing::debug!(%error, "held jobs could not be looked at");
-                    }
-                    next_look = shared.clock.now().plus(LOOK_EVERY);
+            () = shared.running.added() => true,
+            _ = news.changed() => true,
+        };
+        if look_now {
+            if !shared.running.is_empty() {
+                shared.sleep_until(Some(next_look)).await;
+                news.mark_unchanged();
+                if let Err(error) = look(shared).await {
+                    tracing::debug!(%error, "held jobs could not be looked at");
                 }
-                continue;
+                next_look = shared.clock.now().plus(LOOK_EVERY);
             }
+            continue;
         }
         let now = shared.clock.now();
         let full = now >= next_beat;
@@ -170,4 +172,38 @@ pub(crate) fn start(shared: Arc<Shared>, stop: CancellationToken) -> Cancellatio
         }
     }
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use runcue_core::StateWord;
+
+    use super::*;
+    use crate::dispatch::run_one;
+    use crate::{NewJob, Task, testing};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancel_between_the_claim_and_its_arrival_is_not_missed() {
+        let task = Task::new("t").unwrap().handler(|work| async move {
+            work.cancellation().cancelled().await;
+            Err::<(), _>(crate::Failure::hand_back())
+        });
+        let cue = testing::cue().task(task).build().await.unwrap();
+        let (shared, stop) = (Arc::clone(cue.shared()), CancellationToken::new());
+        start(Arc::clone(&shared), stop.clone());
+        let id = cue.submit(NewJob::of("t")).await.unwrap();
+        let begin = shared.clock.now();
+        let request = shared.request(shared.filter().unwrap(), 1);
+        let claimed = shared.store.claim(begin, request).await.unwrap();
+        cue.cancel(id, false).await.unwrap();
+        // The heartbeat has long heard that news when the job arrives here.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for running in shared.running.add(claimed.jobs) {
+            run_one(Arc::clone(&shared), running).await;
+        }
+        shared.completer.run_once(&shared, shared.clock.now()).await.unwrap();
+        assert_eq!(cue.get(id).await.unwrap().life.state.word(), StateWord::Cancelled);
+        assert!(shared.clock.now().since(begin) < Duration::from_secs(3), "before the next beat");
+        stop.cancel();
+    }
 }

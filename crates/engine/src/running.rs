@@ -135,6 +135,7 @@ impl Running {
 #[derive(Debug, Default)]
 pub(crate) struct RunningJobs {
     held: Mutex<HashMap<Token, Arc<Running>>>,
+    added: Notify,
     progress: Notify,
 }
 
@@ -151,7 +152,16 @@ impl RunningJobs {
             held.insert(running.lease.token, Arc::clone(&running));
             added.push(running);
         }
+        drop(held);
+        if !added.is_empty() {
+            self.added.notify_one();
+        }
         added
+    }
+
+    /// Waits for jobs to be added. One may be cancelled between its claim and now, and that news is past.
+    pub(crate) async fn added(&self) {
+        self.added.notified().await;
     }
 
     pub(crate) fn remove<'a>(&self, gone: impl IntoIterator<Item = &'a Arc<Running>>) {

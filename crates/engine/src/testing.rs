@@ -116,19 +116,20 @@ impl Cue {
         let mut fruitless = 0;
         loop {
             news.mark_unchanged();
+            let claims = shared.wakes().claims;
             let last = shared.ask(shared.store.last_event()).await?;
             let counts = self.stats().await?.counts;
             let settled = shared.completer.is_idle();
             if counts.live() == 0 && settled {
                 return Ok(());
             }
-            let claims = shared.wakes().claims;
             quiet = match quiet {
                 _ if counts.leased + counts.running > 0 || !settled => None,
                 Some((event, since)) if event == last => Some((event, since)),
-                _ => Some((last, claims)),
+                _ => Some((last, shared.wakes().claims)),
             };
-            // The first claim may have begun before that; the second has looked at what we looked at.
+            // Counted before we saw that nothing has happened since. The first of the claims may have
+            // begun before it was quiet; the second has looked at what we looked at.
             let looked = quiet.is_some_and(|(_, since)| claims >= since + 2);
             fruitless = if looked { fruitless + 1 } else { 0 };
             if looked || quiet.is_some() && shared.slots.load(Ordering::Relaxed) == 0 {
