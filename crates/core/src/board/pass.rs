@@ -91,17 +91,18 @@ impl Board {
 
     /// The next job that may run, or nothing if there is none.
     pub fn next(&mut self, pass: &mut Pass) -> Option<Pick> {
-        if !pass.probed {
-            if let Some(pick) = self.probe(pass) {
-                return Some(pick);
-            }
-            pass.probed = true;
-        }
         if pass.freed != self.freed {
             // What was kept is free again: those who were passed over for it get another look.
             pass.freed = self.freed;
             pass.cursor = None;
             pass.closed.fill(None);
+            pass.probed = false;
+        }
+        if !pass.probed {
+            if let Some(pick) = self.probe(pass) {
+                return Some(pick);
+            }
+            pass.probed = true;
         }
         loop {
             let place = self.next_place(pass)?;
@@ -212,44 +213,34 @@ impl Board {
             let after = from.map_or(Unbounded, Excluded);
             let best = *self.groups[group].best.range((after, Unbounded)).next()?;
             from = Some(best);
-            let gate = best.2;
-            if self.is_open(pass, gate)
-                && let Some(pick) = self.best_behind(pass, group, gate)
+            if self.is_open(pass, best.2)
+                && let Some(pick) = self.best_behind(pass, group, best.2)
             {
-                // Lanes parked on the way may leave a better head behind another gate.
-                let rank = (Reverse(pick.head.priority), pick.head.seq, gate);
-                let best_left = &self.groups[group].best;
-                let better = rank > best
-                    && best_left.range((Excluded(best), Excluded(rank))).next().is_some();
-                if !better {
-                    return Some(pick);
-                }
+                return Some(pick);
             }
         }
     }
 
+    /// The best head behind a gate, if it may run now. When it may not and the lane is out of the way,
+    /// the next one takes its place in the ranking, where it may have to wait behind another gate's.
     fn best_behind(&mut self, pass: &mut Pass, group: usize, gate: usize) -> Option<Pick> {
-        loop {
-            let (_, _, id) = *self.groups[group].gates.get(&gate)?.first()?;
-            let head = self.lanes[&id].heads.front()?.clone();
-            match self.fits(id, &head, pass.now) {
-                Fit::Now => return Some(Pick { lane: id, head }),
-                Fit::NotByKey(until) => {
-                    pass.wake_at(until);
-                    self.park(id, until);
-                }
-                Fit::Never => {
-                    // Under these limits it can never run; it must not keep the rest waiting.
-                    self.skipped.push(id);
-                    self.remove(id, head.seq);
-                }
-                Fit::NotYet(short) => {
-                    self.keep(pass, id, &head, &short);
-                    return None;
-                }
-                Fit::KeptForAnother => return None,
+        let (_, _, id) = *self.groups[group].gates.get(&gate)?.first()?;
+        let head = self.lanes[&id].heads.front()?.clone();
+        match self.fits(id, &head, pass.now) {
+            Fit::Now => return Some(Pick { lane: id, head }),
+            Fit::NotByKey(until) => {
+                pass.wake_at(until);
+                self.park(id, until);
             }
+            Fit::Never => {
+                // Under these limits it can never run; it must not keep the rest waiting.
+                self.skipped.push(id);
+                self.remove(id, head.seq);
+            }
+            Fit::NotYet(short) => self.keep(pass, id, &head, &short),
+            Fit::KeptForAnother => {}
         }
+        None
     }
 
     fn best_by_search(&mut self, pass: &mut Pass, group: usize) -> Option<Pick> {
