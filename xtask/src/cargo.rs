@@ -38,13 +38,20 @@ pub fn has(root: &Path, subcommand: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs the benchmarks.
+/// Builds the program and runs the benchmarks, which start it.
 pub fn bench(root: &Path, words: &[String]) -> Result<(), Trouble> {
-    let mut command = cargo(root);
-    command.args(["run", "--release", "--locked", "-p", "runcue-bench", "--"]).args(words);
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err(Trouble::Failed),
-        Err(error) => Err(Trouble::Refused(format!("cargo could not be started: {error}"))),
+    let mut build = cargo(root);
+    build.args(["build", "--release", "--locked", "-p", "runcue-cli", "-p", "runcue-bench"]);
+    let mut bench = cargo(root);
+    bench.args(["run", "--release", "--locked", "-p", "runcue-bench", "--"]).args(words);
+    for mut command in [build, bench] {
+        match command.status() {
+            Ok(status) if status.success() => {}
+            Ok(_) => return Err(Trouble::Failed),
+            Err(error) => {
+                return Err(Trouble::Refused(format!("cargo could not be started: {error}")));
+            }
+        }
     }
+    Ok(())
 }

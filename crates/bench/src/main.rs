@@ -6,6 +6,7 @@
     reason = "printing is what this program is for"
 )]
 
+mod engine;
 mod floor;
 mod stores;
 mod table;
@@ -16,7 +17,7 @@ use anyhow::Result;
 use runcue_core::Timestamp;
 
 #[expect(clippy::disallowed_methods, reason = "a front reads the clock")]
-pub fn now() -> Timestamp {
+fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
@@ -45,6 +46,22 @@ async fn main() -> Result<()> {
     if wanted("limits") {
         eprintln!("limits …");
         stores::limits(count, &mut lines).await?;
+    }
+    if wanted("engine") {
+        eprintln!("engine …");
+        engine::drain(count, &mut lines).await?;
+    }
+    if wanted("latency") {
+        eprintln!("latency …");
+        engine::latency(if quick { 500 } else { 2_000 }, &mut lines).await?;
+    }
+    if wanted("idle") {
+        eprintln!("idle …");
+        engine::idle(if quick { 5 } else { 20 }, &mut lines).await?;
+    }
+    if wanted("commands") {
+        eprintln!("commands …");
+        tokio::task::block_in_place(|| engine::commands(2_000, &mut lines))?;
     }
     println!("{}", table::render(&lines));
     Ok(())

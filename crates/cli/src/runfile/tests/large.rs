@@ -69,29 +69,3 @@ fn a_chain_of_a_hundred_thousand_jobs_is_checked_without_recursion() {
     assert!(report.contains("goes round in a circle: 0 -> 99999 -> 99998"), "{report}");
     assert!(report.contains(" -> … -> 0"), "{report}");
 }
-
-/// Ignored by default: it measures, and only a release build means anything.
-#[test]
-#[ignore = "a measurement: cargo test --release -- --ignored --nocapture"]
-#[expect(clippy::print_stderr, reason = "the measurement is what it is for")]
-fn a_hundred_thousand_jobs_take_well_under_a_second() {
-    let text = "services: {api: {rate: 100/s}}\n\
-        tasks: {t: {run: [echo, '{target}', '{params.out}', '{n}'], services: api, env: {A: '{m}'}}}\n\
-        jobs:\n\
-        - {id: a, task: t, target: 'x/{n}', params: {out: 'o/{n}/{m}'}, grid: {n: {from: 1, to: 500}, m: {from: 1, to: 100}}}\n\
-        - {id: b, task: t, target: 'x/{n}', params: {out: o}, grid: {n: {from: 1, to: 500}, m: {from: 1, to: 100}}, depends_on: 'a-{n}-{m}'}\n";
-    let start = std::time::Instant::now();
-    let file = yaml(text);
-    let took = start.elapsed();
-    assert_eq!(file.jobs.len(), 100_000);
-    eprintln!("100,000 expanded jobs: {took:?}");
-    let mut written = "tasks: {t: {run: [echo, '{target}']}}\njobs:\n".to_owned();
-    for n in 0..100_000 {
-        written.push_str(&format!("- {{id: j{n}, task: t, target: 'https://example.org/{n}'}}\n"));
-    }
-    let start = std::time::Instant::now();
-    yaml(&written);
-    let spelled = start.elapsed();
-    eprintln!("100,000 jobs written out ({} bytes): {spelled:?}", written.len());
-    assert!(took.as_secs_f64() < 1.0 && spelled.as_secs_f64() < 3.0);
-}
