@@ -119,7 +119,11 @@ impl Board {
 
     /// The row of a pick is the claimer's: takes its services, counts it, and moves its group back.
     pub fn taken(&mut self, pick: &Pick, job: JobId, token: Token, at: Timestamp, now: Timestamp) {
-        self.remove(pick.lane, pick.head.seq);
+        // A store that goes by its rows has taken the job off the board already.
+        let front = self.lanes.get(&pick.lane).and_then(|lane| lane.heads.front());
+        if front.is_none_or(|front| front.rank() <= pick.head.rank()) {
+            self.remove(pick.lane, pick.head.seq);
+        }
         self.set_served(token);
         let Some(lane) = self.lanes.get(&pick.lane) else { return };
         let (key, index) = (lane.key.clone(), lane.group);

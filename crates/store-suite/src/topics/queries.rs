@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use runcue_core::{Capabilities, ErrorKind, JobFilter, JobSpec, StateWord, TaskSpec};
-use runcue_store::{Counts, ListRequest, WorkerSpec};
+use runcue_store::{ClaimRequest, Counts, ListRequest, WorkerSpec};
 
 use crate::Maker;
 use crate::scene::*;
@@ -162,4 +162,18 @@ pub async fn workers_are_known_while_they_are_there(maker: impl Maker) {
     let left: HashSet<_> =
         s.store.workers().await.unwrap().into_iter().map(|info| info.spec.id).collect();
     assert_eq!(left, [worker(1)].into());
+}
+
+/// A claim that finds nothing and a question change nothing, and wake nobody.
+pub async fn what_changes_nothing_is_no_news(maker: impl Maker) {
+    let s = Scene::new(&maker).await;
+    s.submit([job(1)]).await;
+    let claimed = s.store.claim(s.now, ClaimRequest::new(worker(1), 5)).await.unwrap();
+    assert_eq!(claimed.jobs.len(), 1);
+    let version = s.store.changed(0).await;
+    for _ in 0..3 {
+        s.store.claim(s.now, ClaimRequest::new(worker(1), 5)).await.unwrap();
+        s.store.stats(s.now).await.unwrap();
+    }
+    assert_eq!(s.store.changed(0).await, version);
 }
