@@ -1,3 +1,5 @@
+//! A full queue: its three rules as a submitter meets them, and who is told when it is nearly full.
+
 use runcue_core::{OnFull, StateWord};
 use runcue_engine::{Error, NewJob, testing};
 use runcue_store::StoreError;

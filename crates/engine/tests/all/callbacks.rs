@@ -1,3 +1,5 @@
+//! The application's callbacks: their answers, their time limit, and what holds when they hang or panic.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

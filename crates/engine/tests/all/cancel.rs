@@ -1,3 +1,5 @@
+//! Withdrawing jobs: queued, running, with their dependents, and what a handler can see of it.
+
 use runcue_core::StateWord;
 use runcue_engine::{Failure, NewJob, Task, testing};
 

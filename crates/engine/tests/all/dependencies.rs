@@ -1,3 +1,5 @@
+//! Jobs that wait for others: order, failure and withdrawal of prerequisites.
+
 use runcue_core::StateWord;
 use runcue_engine::{Failure, NewJob, Task, testing};
 

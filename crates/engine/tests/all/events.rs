@@ -1,3 +1,5 @@
+//! The event stream: complete, in order, resumable, with results.
+
 use runcue_core::EventKind;
 use runcue_engine::{Failure, NewJob, Task, testing};
 

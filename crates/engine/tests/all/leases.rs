@@ -1,3 +1,5 @@
+//! Leases: renewal that user code cannot block, loss, and recovery at start.
+
 use std::sync::Arc;
 
 use runcue_core::{RetryPolicy, StateWord, WorkerId};

@@ -1,3 +1,5 @@
+//! Services: slots, exact windows, breakers and Retry-After, over hours of virtual time.
+
 use std::time::Duration;
 
 use runcue_core::breaker::Breaker;

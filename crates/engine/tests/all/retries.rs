@@ -1,3 +1,5 @@
+//! Attempts: backoff, kinds of failure, timeouts, panics, and jobs that are set aside.
+
 use runcue_core::{ErrorKind, StateWord};
 use runcue_engine::{Failure, NewJob, Task, testing};
 

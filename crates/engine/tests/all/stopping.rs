@@ -1,3 +1,5 @@
+//! Stopping: running work is waited for, the rest is handed back, nothing is lost.
+
 use std::sync::Arc;
 
 use runcue_core::StateWord;
