@@ -4,6 +4,8 @@ use std::path::Path;
 
 use runcue_core::JobId;
 
+use crate::runfile::Fnv;
+
 /// What tells one run file from another: its name, or else where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileKey {
@@ -18,10 +20,10 @@ impl FileKey {
             Some(name) => (b'n', name.to_owned()),
             None => (b'p', path.display().to_string()),
         };
-        let mut hash = Hash::new();
+        let mut hash = Fnv::new();
         hash.bytes(&[kind]);
         hash.text(&name);
-        Self { name, hash: hash.finish() }
+        Self { name, hash: stirred(&hash) }
     }
 
     /// The name or the path.
@@ -37,43 +39,22 @@ impl FileKey {
     /// The id of a job of this file. A job that was submitted and is to be done differently has a next
     /// generation.
     pub fn id(&self, job: &str, generation: u32) -> JobId {
-        let mut hash = Hash::new();
+        let mut hash = Fnv::new();
         hash.bytes(&self.hash.to_le_bytes());
         hash.text(job);
         hash.bytes(&generation.to_le_bytes());
-        JobId::from_u128(hash.finish())
+        JobId::from_u128(stirred(&hash))
     }
 }
 
-/// FNV-1a of 128 bits, stirred at the end so that the last digits, which people see, differ most. Not a
-/// defence against anyone: a file that collides with itself on purpose harms only its writer.
-struct Hash(u128);
-
-impl Hash {
-    fn new() -> Self {
-        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+/// The last digits are what people see, so the hash is stirred until they differ most.
+fn stirred(hash: &Fnv) -> u128 {
+    let mut stirred = hash.bits();
+    for _ in 0..2 {
+        stirred ^= stirred >> 67;
+        stirred = stirred.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
     }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 ^= u128::from(*byte);
-            self.0 = self.0.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-        }
-    }
-
-    fn text(&mut self, text: &str) {
-        self.bytes(&(text.len() as u64).to_le_bytes());
-        self.bytes(text.as_bytes());
-    }
-
-    fn finish(self) -> u128 {
-        let mut stirred = self.0;
-        for _ in 0..2 {
-            stirred ^= stirred >> 67;
-            stirred = stirred.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-        }
-        stirred ^ (stirred >> 71)
-    }
+    stirred ^ (stirred >> 71)
 }
 
 #[cfg(test)]

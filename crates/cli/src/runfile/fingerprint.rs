@@ -18,16 +18,23 @@ impl Fnv {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
+    /// Takes in bytes.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 ^= u128::from(*byte);
             self.0 = self.0.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
     }
 
-    fn text(&mut self, text: &str) {
+    /// Takes in a text, framed by its length.
+    pub(crate) fn text(&mut self, text: &str) {
         self.bytes(&(text.len() as u64).to_le_bytes());
         self.bytes(text.as_bytes());
+    }
+
+    /// What has been taken in so far, as a number.
+    pub(crate) fn bits(&self) -> u128 {
+        self.0
     }
 
     fn option(&mut self, text: Option<&str>) {

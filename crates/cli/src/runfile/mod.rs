@@ -32,6 +32,7 @@ use std::io::Read;
 use std::path::Path;
 
 pub(crate) use error::Problems;
+pub(crate) use fingerprint::Fnv;
 pub use error::{FileError, MAX_PROBLEMS, Problem};
 pub use expand::MAX_JOBS;
 pub use invocation::{Invocation, JobView, NAMES};

@@ -49,7 +49,7 @@ fn draw_queue(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
     frame.render_widget(block, area);
     let [left, right] =
         Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(inner);
-    frame.render_widget(Paragraph::new(queue_lines(screen)), left);
+    frame.render_widget(Paragraph::new(queue_lines(screen)).wrap(Wrap { trim: true }), left);
     let [label, depth] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(right);
     frame.render_widget(Line::from("queued over time").dim(), label);
     let width = usize::from(depth.width);
