@@ -19,7 +19,6 @@ const AHEAD: usize = 60;
 fn nothing_acknowledged_is_lost_or_stuck_or_done_twice_however_often_processes_are_killed() {
     let mut scene = Scene::new(scaled(20));
     scene.play();
-    scene.tell();
     scene.judge();
 }
 
@@ -99,9 +98,13 @@ impl Scene {
 
     /// Starts the next submission when the one before is done and the queue is not too far ahead.
     fn keep_submitting(&mut self) {
-        let busy = self.submission.as_mut().is_some_and(|last| last.left().is_none());
-        let begun = self.arena.lines() / 2;
-        if !busy && self.batches * BATCH < begun + AHEAD {
+        if self.submission.as_mut().is_some_and(|last| last.left().is_none()) {
+            return;
+        }
+        // A submission that was killed may be there or not; only what was acknowledged is sure to keep workers busy.
+        let seen = self.acknowledged();
+        let begun = self.arena.ledger().order;
+        if seen.iter().filter(|id| !begun.contains_key(*id)).count() < AHEAD {
             self.submission = Some(self.start_submission());
         }
     }
@@ -178,20 +181,27 @@ impl Scene {
         let torn: Vec<_> = sizes.iter().filter(|(_, size)| **size != BATCH).collect();
         assert!(torn.is_empty(), "torn submissions: {torn:?}");
     }
+}
 
-    /// Figures for whoever reads along.
-    fn tell(&self) {
+/// Figures for whoever reads along, or has to find out.
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            super::note(&self.arena.run(&["status"]).stdout);
+            super::note(&self.arena.read("stderr"));
+        }
         let ledger = self.arena.ledger();
         let unended = ledger.executions.values().filter(|one| one.end.is_none()).count();
         super::note(&format!(
-            "{} kills of workers, {} of submitters; {} submissions, {} ids seen; {} executions, {unended} cut short \
-             or under way; afterlife at most {} µs",
+            "{} kills of workers, {} of submitters; {} submissions, {} ids seen; {} executions, {unended} cut short; \
+             the dead went on for {} µs at most, and were overtaken {} times",
             self.worker_kills.len(),
             self.submitter_kills,
             self.batches,
             self.acknowledged().len(),
             ledger.executions.len(),
             ledger.longest_afterlife(&self.worker_kills),
+            ledger.overtaken(),
         ));
     }
 }
