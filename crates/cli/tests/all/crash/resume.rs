@@ -6,16 +6,15 @@ use super::arena::Arena;
 use super::dice::Dice;
 use super::{ledger, patience, scaled};
 
-const JOBS: usize = 60;
-
 #[test]
 fn a_run_that_is_killed_and_started_again_goes_on_and_does_nothing_twice() {
     let arena = Arena::new();
     let mut dice = Dice::new();
+    let jobs = scaled(60);
     let script = serde_json::to_string(&ledger::script("sleep 0.02")).unwrap();
     let mut file =
         format!("tasks:\n  t: {{ run: [bash, -c, {script}], max_attempts: 100 }}\njobs:\n");
-    for n in 0..JOBS {
+    for n in 0..jobs {
         // Chains of three, so that jobs also wait for each other when everything dies.
         let after = if n % 3 == 0 { String::new() } else { format!(", depends_on: j{}", n - 1) };
         writeln!(file, "  - {{ id: j{n}, task: t{after} }}").unwrap();
@@ -39,15 +38,15 @@ fn a_run_that_is_killed_and_started_again_goes_on_and_does_nothing_twice() {
     // the run after that tries it again, as the documentation says.
     let ended = (0..3).map(|_| arena.run(&words)).find(|ended| ended.code == 0);
     assert!(ended.is_some(), "{}", arena.run(&["status"]).stdout);
-    assert_eq!(arena.count("completed"), JOBS as u64);
+    assert_eq!(arena.count("completed"), jobs as u64);
     let (ledger, history) = (arena.ledger(), arena.history());
-    assert_eq!(history.completed().len(), JOBS);
-    assert_eq!(ledger.order.len(), JOBS, "every job had its effect");
+    assert_eq!(history.completed().len(), jobs);
+    assert_eq!(ledger.order.len(), jobs, "every job had its effect");
     ledger.never_runs_a_job_twice_at_once(&kills);
     history.leaves_finished_jobs_alone(&ledger);
     history.grants(&ledger);
     let executions = ledger.executions.len();
     assert_eq!(arena.run(&words).code, 0);
     assert_eq!(arena.ledger().executions.len(), executions, "once more, and nothing is left to do");
-    super::note(&format!("{} kills, {JOBS} jobs, {executions} executions", kills.len()));
+    super::note(&format!("{} kills, {jobs} jobs, {executions} executions", kills.len()));
 }
