@@ -93,6 +93,30 @@ impl Guard {
         spec.env.push((MARK.to_owned(), self.instance.clone()));
     }
 
+    /// Gives the guard something to keep open until its work is done, by starting it anew: from now on, what
+    /// is known by that file being open is known until nothing that we started is left.
+    ///
+    /// # Errors
+    /// The new guard could not be started; [`Guard::ensure`] tries again.
+    pub fn keep_open(&mut self, file: std::fs::File) -> io::Result<()> {
+        // Its standard output is a place for a file that nothing is ever written to.
+        self.command.stdout(file);
+        self.dismiss();
+        self.process = self.command.spawn()?;
+        Ok(())
+    }
+
+    fn dismiss(&mut self) {
+        if let Some(mut pipe) = self.process.stdin.take() {
+            // It may have died before us: then there is nobody to dismiss.
+            let _ = pipe.write_all(BYE);
+        }
+        let deadline = Instant::now() + FAREWELL;
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Starts another guard if this one died. Returns whether it had to.
     ///
     /// # Errors
@@ -109,16 +133,27 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(mut pipe) = self.process.stdin.take() {
-            // It may have died before us: then there is nobody to dismiss.
-            let _ = pipe.write_all(BYE);
-        }
-        let deadline = Instant::now() + FAREWELL;
-        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.dismiss();
     }
 }
+
+/// Makes us deaf to the signals that end a process politely, for as long as the answer is kept: a guard whose
+/// parent dies while it is itself stopped gets a hang-up from the kernel at that very moment.
+#[cfg(unix)]
+fn deaf() -> Option<(tokio::runtime::Runtime, Vec<tokio::signal::unix::Signal>)> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().ok()?;
+    let kinds = [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()];
+    let signals = {
+        let _inside = runtime.enter();
+        kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
+    };
+    Some((runtime, signals))
+}
+
+/// Nothing of the kind is needed.
+#[cfg(not(unix))]
+fn deaf() {}
 
 /// How a guard's watch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +172,7 @@ pub enum Watched {
 /// The guard's main function: waits for the parent to leave or to die, and in the latter case kills every process
 /// marked with `instance`. Blocks; the program should exit when it returns.
 pub fn watch(instance: &str, mut parent: impl Read) -> Watched {
+    let _deaf = deaf();
     let mut last = Vec::new();
     let mut chunk = [0; 64];
     loop {

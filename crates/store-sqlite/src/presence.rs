@@ -43,6 +43,12 @@ impl Presence {
         Ok(())
     }
 
+    /// The lock of a worker of this process, for another process to hold as well.
+    pub fn share(&self, worker: WorkerId) -> Option<File> {
+        // A duplicate stands for the same lock, which ends only when every duplicate is closed.
+        self.held().get(&worker)?.try_clone().ok()
+    }
+
     /// Gives the lock of a worker back.
     pub fn leave(&self, worker: WorkerId) {
         if self.held().remove(&worker).is_some() {

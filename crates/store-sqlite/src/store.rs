@@ -173,6 +173,10 @@ impl Store for SqliteStore {
             .collect())
     }
 
+    fn presence(&self, worker: WorkerId) -> Option<std::fs::File> {
+        self.presence.share(worker)
+    }
+
     async fn append_logs(&self, now: Timestamp, chunks: Vec<LogChunk>) -> Result<()> {
         self.writer.call(now, move |machine| machine.append_logs(now, chunks)).await
     }

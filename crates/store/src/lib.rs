@@ -100,6 +100,14 @@ pub trait Store: Send + Sync + 'static {
     /// a store that can tell for certain answers anything.
     async fn gone_workers(&self) -> Result<Vec<WorkerId>>;
 
+    /// Something that shows others that a worker instance is still there for as long as anybody has it
+    /// open. A front whose children outlive it for a moment hands it to whoever clears them away, so that
+    /// its jobs are not begun again before that. Only a store that tells by such means has one.
+    fn presence(&self, worker: WorkerId) -> Option<std::fs::File> {
+        let _ = worker;
+        None
+    }
+
     /// Keeps output of running jobs, bounded per job; the oldest goes first.
     async fn append_logs(&self, now: Timestamp, chunks: Vec<LogChunk>) -> Result<()>;
 

@@ -89,6 +89,18 @@ impl Commands {
     }
 }
 
+impl Commands {
+    /// Lets the guard show that we are still there until nothing that we started is left.
+    pub fn keep_open(&self, presence: std::fs::File) {
+        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(guard) = &mut *guard
+            && let Err(error) = guard.keep_open(presence)
+        {
+            self.out.detail(format!("the guard could not be started again: {error}"));
+        }
+    }
+}
+
 /// Counts a command until it is dropped, however that comes.
 struct Running<'a>(&'a Commands);
 

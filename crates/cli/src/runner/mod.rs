@@ -45,6 +45,8 @@ pub struct Setup {
     pub retention: Option<config::Retention>,
     /// How long running jobs may go on after the first Ctrl-C.
     pub grace: Duration,
+    /// How long others wait for us when we are silent, before they take our jobs over.
+    pub lease: Duration,
 }
 
 /// Runs jobs until it is stopped.
@@ -78,6 +80,8 @@ impl Runner {
         let mut builder: CueBuilder = Cue::builder_on(store)
             .slots(setup.slots)
             .filter(setup.filter)
+            .lease(setup.lease)
+            .heartbeat(setup.lease / 3)
             // The waiting is done here, where a second Ctrl-C can end it.
             .stop_grace(Duration::ZERO)
             .retention(Some(retention(setup.retention)));
@@ -88,6 +92,9 @@ impl Runner {
             builder = builder.task(commands.task(spec, stored));
         }
         let cue = builder.build().await.map_err(trouble)?;
+        if let Some(presence) = cue.store().presence(cue.worker()) {
+            commands.keep_open(presence);
+        }
         Ok(Self { cue, commands, grace: setup.grace, out })
     }
 

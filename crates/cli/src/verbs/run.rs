@@ -48,6 +48,9 @@ pub struct Args {
     /// How long running jobs may go on after the first Ctrl-C
     #[arg(long, value_name = "DURATION", value_parser = value::duration, default_value = "30s")]
     grace: Duration,
+    /// How long others wait for this process when it is silent, before they take its jobs over
+    #[arg(long, value_name = "DURATION", value_parser = value::lease, default_value = "30s")]
+    lease: Duration,
     /// Only read the file and say what would be done
     #[arg(long)]
     dry_run: bool,
@@ -247,6 +250,7 @@ async fn make_runner(
         filter: ClaimFilter::default(),
         retention: app.config.retention,
         grace: args.grace,
+        lease: args.lease,
     };
     Runner::new(Arc::clone(store), commands, tasks.collect(), setup, app.out).await
 }

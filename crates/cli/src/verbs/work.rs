@@ -51,6 +51,9 @@ pub struct Args {
     /// How long running jobs may go on after the first Ctrl-C
     #[arg(long, value_name = "DURATION", value_parser = value::duration, default_value = "30s")]
     grace: Duration,
+    /// How long others wait for this process when it is silent, before they take its jobs over
+    #[arg(long, value_name = "DURATION", value_parser = value::lease, default_value = "30s")]
+    lease: Duration,
 }
 
 /// What a worker did.
@@ -129,6 +132,7 @@ async fn make_runner(
         filter,
         retention: app.config.retention,
         grace: args.grace,
+        lease: args.lease,
     };
     Runner::new(Arc::clone(store), Arc::clone(commands), tasks, setup, app.out).await
 }

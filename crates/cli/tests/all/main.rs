@@ -4,6 +4,7 @@
 
 mod add;
 mod control;
+mod crash;
 mod examples;
 mod find;
 mod json;

@@ -1,0 +1,19 @@
+//! Waiting for what can be seen, and for no longer than anything healthy takes.
+
+use std::time::{Duration, Instant};
+
+/// Nothing here takes this long unless it hangs. Twice a lease, because one test waits for one to lapse.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Looks until there is something to see.
+#[track_caller]
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
