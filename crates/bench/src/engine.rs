@@ -110,9 +110,9 @@ pub async fn idle(seconds: u64, lines: &mut Vec<Line>) -> Result<()> {
     let cue = cue(directory.path(), Durability::Normal).await?;
     cue.start();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let before = ticks()?;
+    let before = busy()?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let share = (ticks()? - before) / seconds as f64;
+    let share = (busy()? - before) * 100.0 / seconds as f64;
     cue.stop().await?;
     let figure = format!("{share:.2} % of a core");
     lines.push(Line::figure(
@@ -125,12 +125,14 @@ pub async fn idle(seconds: u64, lines: &mut Vec<Line>) -> Result<()> {
     Ok(())
 }
 
-/// Processor time of this process in hundredths of a second, so that a difference over seconds is percent.
-fn ticks() -> Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").context("this figure needs Linux")?;
-    let fields: Vec<&str> =
-        stat.rsplit(')').next().context("no fields")?.split_whitespace().collect();
-    Ok(fields[11].parse::<f64>()? + fields[12].parse::<f64>()?)
+/// Processor time of all threads of this process, in seconds.
+fn busy() -> Result<f64> {
+    let mut nanos = 0_u64;
+    for thread in std::fs::read_dir("/proc/self/task").context("this figure needs Linux")? {
+        let stat = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+        nanos += stat.split_whitespace().next().context("no number")?.parse::<u64>()?;
+    }
+    Ok(nanos as f64 / 1e9)
 }
 
 /// `runcue run` of many `true` commands beside `xargs -P`, both with as many at once.

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
-use runcue_store::Store;
+use runcue_store::{Store, StoreError};
 use runcue_store_sqlite::Durability;
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Cli, Color, Globals};
+use crate::clock;
 use crate::config::{self, Config};
 use crate::exit::Exit;
 use crate::out::{self, Out};
@@ -65,6 +66,22 @@ fn run(cli: Cli) -> Result<Exit, Trouble> {
     // A thread that waits for a key or for standard input must not keep the process.
     runtime.shutdown_background();
     ended
+}
+
+/// Whoever opens a queue takes back the jobs of workers of this machine that are gone, without waiting for
+/// their leases. A queue that cannot be written is still looked at.
+fn take_back(store: &Arc<dyn Store>) {
+    let taken = async {
+        let gone = store.gone_workers().await?;
+        if !gone.is_empty() {
+            store.reap(clock::now(), gone).await?;
+        }
+        Ok::<(), StoreError>(())
+    };
+    let runtime = tokio::runtime::Handle::current();
+    if let Err(error) = tokio::task::block_in_place(|| runtime.block_on(taken)) {
+        tracing::warn!(%error, "jobs of workers that are gone were not taken back");
+    }
 }
 
 /// Help and version are fine and go to standard output; everything else is wrong usage.
@@ -153,6 +170,7 @@ impl App {
     /// Opens a store that is closed when the verb is done.
     pub fn open(&self, address: &Address, access: Access) -> Result<Arc<dyn Store>, Trouble> {
         let store = address.open(access)?;
+        take_back(&store);
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&store));
         Ok(store)
     }

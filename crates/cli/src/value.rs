@@ -13,6 +13,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     runfile::duration::parse(text).map_err(|error| format!("it {error}"))
 }
 
+/// How long a lease lasts: renewed at a third of it, so that it must leave time for that.
+pub fn lease(text: &str) -> Result<Duration, String> {
+    let span = duration(text)?;
+    if span < Duration::from_secs(1) {
+        return Err("a lease lasts at least 1s, or a busy machine loses it".to_owned());
+    }
+    Ok(span)
+}
+
 /// `60/min`, `10/s`, `100/5m`.
 pub fn rate(text: &str) -> Result<Rate, String> {
     let rate = runfile::rate::parse(text).map_err(|error| format!("it {error}"))?;

@@ -177,10 +177,11 @@ impl Worker {
         };
         match committed {
             Ok(changed) => {
-                answers.into_iter().for_each(|answer| answer(None));
+                // The version moves first, so that whoever has an answer also sees that it moved.
                 if changed {
                     self.version.send_modify(|version| *version += 1);
                 }
+                answers.into_iter().for_each(|answer| answer(None));
             }
             Err(error) => {
                 self.roll_back();

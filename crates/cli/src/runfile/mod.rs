@@ -32,9 +32,9 @@ use std::io::Read;
 use std::path::Path;
 
 pub(crate) use error::Problems;
-pub(crate) use fingerprint::Fnv;
 pub use error::{FileError, MAX_PROBLEMS, Problem};
 pub use expand::MAX_JOBS;
+pub(crate) use fingerprint::Fnv;
 pub use invocation::{Invocation, JobView, NAMES};
 pub use model::{
     Backoff, Command, Cost, JobDef, KeyLimits, Requires, RetryDef, RetryOn, RunFile, ServiceDef,

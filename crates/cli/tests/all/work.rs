@@ -168,6 +168,7 @@ fn a_live_worker_is_seen_and_the_hint_is_gone() {
     assert_eq!(status["hint"], Value::Null);
     worker.kill().unwrap();
     worker.wait().unwrap();
-    let status = sandbox.run(&["status", "--json"]).json();
-    assert_eq!(status["workers"][0]["alive"], false, "its lock is gone with it");
+    // Its guard holds its lock too, until nothing that it started is left.
+    let workers = || sandbox.run(&["status", "--json"]).json()["workers"].clone();
+    assert!((0..500).any(|_| workers() == json!([])), "its lock is gone with it");
 }

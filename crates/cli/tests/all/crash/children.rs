@@ -22,12 +22,14 @@ fn children_of_a_killed_worker_die_with_it_and_its_jobs_are_taken_back_at_once()
     });
     // The worker, its guard, and of each job the shell and three times sleep.
     patience::until("all are there", || (arena.processes().len() == 2 + 2 * 4).then_some(()));
+    let leases = ids.clone().map(|id| arena.show(&id)["lease_expires_at"].as_i64().unwrap());
     worker.kill().unwrap();
     arena.deserted();
 
     let status = arena.run(&["status", "--json"]).json();
-    assert_eq!(status["workers"][0]["alive"], false, "whoever looks sees that it is gone");
-    let leases = ids.clone().map(|id| arena.show(&id)["lease_expires_at"].as_i64().unwrap());
+    assert_eq!(status["workers"], json!([]), "whoever opens the queue sees that it is gone");
+    let states = ids.clone().map(|id| arena.show(&id)["state"].clone());
+    assert_eq!(states, [json!("queued"), json!("queued")], "and takes its jobs back");
 
     arena.run(&["work", "--drain", "--quiet"]).ok();
     let history = arena.history();

@@ -1,7 +1,7 @@
 //! A worker that is suspended until its lease has gone, and wakes up later.
 //!
-//! The lease is the real one, 30 s: `work` has no flag for it. Everything that can be seen of a frozen worker is seen
-//! in that one wait.
+//! The lease is as short as it may be used, and the wait for it is real: everything that can be seen of a frozen worker
+//! is seen in that one wait.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -28,7 +28,7 @@ fn a_worker_that_was_frozen_until_its_lease_had_gone_changes_nothing_when_it_wak
     let has = |what: &str, id: &str, attempt: u32| {
         !arena.read(&format!("{what}-{id}-{attempt}")).is_empty()
     };
-    let frozen = arena.worker(2);
+    let frozen = arena.spawn(&["work", "--jobs", "2", "--quiet", "--lease", "3s"]);
     patience::until("both run", || {
         (has("begun", &ends, 1) && has("begun", &stays, 1)).then_some(())
     });
