@@ -110,9 +110,9 @@ pub async fn idle(seconds: u64, lines: &mut Vec<Line>) -> Result<()> {
     let cue = cue(directory.path(), Durability::Normal).await?;
     cue.start();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let before = busy()?;
+    let before = busy();
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let share = (busy()? - before) * 100.0 / seconds as f64;
+    let share = (busy() - before) * 100.0 / seconds as f64;
     cue.stop().await?;
     let figure = format!("{share:.2} % of a core");
     lines.push(Line::figure(
@@ -125,14 +125,10 @@ pub async fn idle(seconds: u64, lines: &mut Vec<Line>) -> Result<()> {
     Ok(())
 }
 
-/// Processor time of all threads of this process, in seconds.
-fn busy() -> Result<f64> {
-    let mut nanos = 0_u64;
-    for thread in std::fs::read_dir("/proc/self/task").context("this figure needs Linux")? {
-        let stat = std::fs::read_to_string(thread?.path().join("schedstat"))?;
-        nanos += stat.split_whitespace().next().context("no number")?.parse::<u64>()?;
-    }
-    Ok(nanos as f64 / 1e9)
+/// Processor time of this process so far, in seconds.
+fn busy() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// `runcue run` of many `true` commands beside `xargs -P`, both with as many at once.

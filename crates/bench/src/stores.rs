@@ -147,7 +147,11 @@ async fn claim_cost(queued: usize, groups: usize, blocked: usize) -> Result<f64>
     }
     let mut jobs = Jobs { next: 1 << 40, ..Jobs::new(groups, 0)? };
     submit(&store, &mut jobs, queued).await?;
-    let sample = queued.min(20_000) / 2;
+    // Opened anew, so that no backlog of the submission is worked off while claims are measured.
+    store.close().await?;
+    drop(store);
+    let store = open(directory.path(), Durability::Normal)?;
+    let sample = queued.min(20_000) * 9 / 10;
     drain(&store, sample / 10).await?;
     let (done, _, claims) = drain(&store, sample - sample / 10).await?;
     store.close().await?;

@@ -92,11 +92,13 @@ pub enum Final {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Its number; a reader resumes after the last one it saw.
+    #[serde(default)]
     pub seq: u64,
     /// What.
     #[serde(rename = "type")]
     pub kind: EventKind,
     /// When.
+    #[serde(default)]
     pub at: Timestamp,
     /// The job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,12 +178,14 @@ impl Event {
 }
 
 impl Event {
-    /// Appends the same JSON that serializing gives. Every job is written down in events several times,
-    /// and this takes a fifth of the time.
-    pub fn write_json(&self, to: &mut String) {
-        // Writing to a string cannot fail.
-        let _ = write!(to, "{{\"seq\":{},\"type\":\"{}\"", self.seq, self.kind.wire());
-        let _ = write!(to, ",\"at\":{}", self.at.as_micros());
+    /// Appends the JSON that serializing gives, with number and instant only where they are asked for. Every
+    /// job is written down in events several times, and this takes a fifth of the time.
+    pub fn write_json(&self, to: &mut String, seq: Option<u64>, at: Option<Timestamp>) {
+        to.push_str("{\"type\":\"");
+        to.push_str(self.kind.wire());
+        to.push('"');
+        number(to, "seq", seq);
+        number(to, "at", at.map(Timestamp::as_micros));
         id(to, "job", self.job.map(|job| job.to_string()));
         text(to, "task", self.task.as_ref().map(TaskName::as_str));
         text(to, "group", self.group.as_ref().map(GroupName::as_str));
@@ -255,8 +259,10 @@ mod tests {
         };
         for event in [plain, full] {
             let mut written = String::new();
-            event.write_json(&mut written);
-            assert_eq!(written, serde_json::to_string(&event).unwrap());
+            event.write_json(&mut written, Some(event.seq), Some(event.at));
+            assert_eq!(serde_json::from_str::<Event>(&written).unwrap(), event);
+            let fields = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+            assert_eq!(fields(&written), fields(&serde_json::to_string(&event).unwrap()));
         }
     }
 }

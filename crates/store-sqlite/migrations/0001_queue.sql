@@ -86,7 +86,7 @@ CREATE TABLE grp (
     cancelled   INTEGER NOT NULL,
     quarantined INTEGER NOT NULL,
     stamp       INTEGER NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE queue (
     name       TEXT PRIMARY KEY,
@@ -105,14 +105,13 @@ CREATE TABLE service (
     stamp      INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE usage (
-    id      INTEGER PRIMARY KEY,
-    service TEXT    NOT NULL,
-    key     TEXT,
-    at      INTEGER NOT NULL,
-    units   INTEGER NOT NULL
+-- Uses of services, one row per instant of a transaction: [[service, key, units], …]. The view `usage` has
+-- one row each.
+CREATE TABLE usage_run (
+    id   INTEGER PRIMARY KEY,
+    at   INTEGER NOT NULL,
+    body TEXT    NOT NULL
 ) STRICT;
-CREATE INDEX usage_at ON usage (at);
 
 CREATE TABLE task (
     name TEXT PRIMARY KEY,
@@ -127,7 +126,8 @@ CREATE TABLE worker (
     seen_at    INTEGER NOT NULL
 ) STRICT;
 
--- Events in runs of consecutive numbers, one row per transaction; the view `events` has one row each.
+-- Events in runs of consecutive numbers, one row per transaction; what follows from the row (the number, the
+-- instant) is left out. The view `events` has one row each.
 CREATE TABLE event (
     last  INTEGER PRIMARY KEY,
     first INTEGER NOT NULL,
@@ -187,11 +187,20 @@ LEFT JOIN outcome ON outcome.seq = job.seq;
 
 CREATE VIEW events AS
 SELECT
-    one.value ->> 'seq' AS seq,
-    datetime((one.value ->> 'at') / 1000000, 'unixepoch') AS at,
+    event.first + one.key AS seq,
+    datetime(coalesce(one.value ->> 'at', event.at) / 1000000, 'unixepoch') AS at,
     one.value ->> 'type' AS type,
     one.value ->> 'job' AS job,
     one.value ->> 'task' AS task,
     one.value ->> 'error' AS error,
     one.value AS body
 FROM event, json_each(event.body) AS one;
+
+CREATE VIEW usage AS
+SELECT
+    usage_run.id,
+    one.value ->> 0 AS service,
+    one.value ->> 1 AS key,
+    usage_run.at,
+    one.value ->> 2 AS units
+FROM usage_run, json_each(usage_run.body) AS one;

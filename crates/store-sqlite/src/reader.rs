@@ -167,13 +167,18 @@ pub fn workers(connection: &Connection) -> rusqlite::Result<Vec<WorkerInfo>> {
 
 /// Events after a number.
 pub fn events(connection: &Connection, after: u64, limit: usize) -> rusqlite::Result<Vec<Event>> {
-    let mut statement =
-        connection.prepare_cached("SELECT body FROM event WHERE last > ?1 ORDER BY last")?;
+    let sql = "SELECT first, at, body FROM event WHERE last > ?1 ORDER BY last";
+    let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([signed(after)])?;
     let mut found: Vec<Event> = Vec::new();
     while found.len() < limit {
         let Some(row) = rows.next()? else { break };
-        let run: Vec<Event> = parsed("events", row.get_ref(0)?.as_str()?)?;
+        let (first, at) = (unsigned(row.get(0)?), Timestamp::from_micros(row.get(1)?));
+        let mut run: Vec<Event> = parsed("events", row.get_ref(2)?.as_str()?)?;
+        for (seq, event) in (first..).zip(&mut run) {
+            event.seq = seq;
+            event.at = if event.at == Timestamp::ZERO { at } else { event.at };
+        }
         found.extend(run.into_iter().filter(|event| event.seq > after));
     }
     found.truncate(limit);

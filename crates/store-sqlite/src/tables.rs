@@ -10,6 +10,8 @@ use runcue_core::{
 };
 use runcue_store::tables::{Changes, Counters, Due, ServiceRow, Tables, UsageRow};
 use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, StoreError, WorkerSpec};
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use crate::failure::explain;
@@ -85,15 +87,16 @@ impl SqliteTables {
     }
 }
 
-/// A run of events as JSON.
-fn event_run(events: &[Event]) -> String {
-    let mut body = String::with_capacity(events.len() * 160);
+/// A run of events as JSON. What follows from the row is left out: their numbers, which follow each other,
+/// and their instants where they are the row's.
+fn event_run(events: &[Event], at: Timestamp) -> String {
+    let mut body = String::with_capacity(events.len() * 128);
     body.push('[');
     for (n, event) in events.iter().enumerate() {
         if n > 0 {
             body.push(',');
         }
-        event.write_json(&mut body);
+        event.write_json(&mut body, None, Some(event.at).filter(|own| *own != at));
     }
     body.push(']');
     body
@@ -213,6 +216,10 @@ impl Tables for SqliteTables {
         limit: usize,
     ) -> Result<Vec<Head>> {
         self.ready_heads(lane, max_priority, limit)
+    }
+
+    fn ready_jobs(&mut self, lane: LaneId, limit: usize) -> Result<Vec<Job>> {
+        self.load_ready(lane, limit)
     }
 
     fn ahead(&mut self, job: &Job) -> Result<u64> {
@@ -358,32 +365,35 @@ impl Tables for SqliteTables {
     }
 
     fn note_usage(&mut self, rows: &[UsageRow]) -> Result<()> {
+        type Used<'a> = (&'a str, Option<&'a str>, u64);
+        let mut runs: BTreeMap<Timestamp, Vec<Used<'_>>> = BTreeMap::new();
         for row in rows {
             let key = row.key.as_ref().map(runcue_core::Key::as_str);
-            let sql = "INSERT INTO usage (service, key, at, units) VALUES (?1, ?2, ?3, ?4)";
-            self.run(
-                sql,
-                params![row.service.as_str(), key, row.at.as_micros(), signed(row.units)],
-            )?;
+            runs.entry(row.at).or_default().push((row.service.as_str(), key, row.units));
+        }
+        for (at, run) in runs {
+            let body = self.text("usage", &run)?;
+            let sql = "INSERT INTO usage_run (at, body) VALUES (?1, ?2)";
+            self.run(sql, params![at.as_micros(), body])?;
             self.usage_seen = self.connection.last_insert_rowid();
         }
         Ok(())
     }
 
     fn prune_usage(&mut self, before: Timestamp, dry_run: bool) -> Result<u64> {
-        if dry_run {
-            let sql = "SELECT count(*) FROM usage WHERE at < ?1";
-            return Ok(unsigned(
-                self.row(sql, [before.as_micros()], |row| row.get(0))?.unwrap_or(0),
-            ));
+        let before = before.as_micros();
+        let sql = "SELECT coalesce(sum(json_array_length(body)), 0) FROM usage_run WHERE at < ?1";
+        let count = unsigned(self.row(sql, [before], |row| row.get(0))?.unwrap_or(0));
+        if !dry_run && count > 0 {
+            self.run("DELETE FROM usage_run WHERE at < ?1", [before])?;
         }
-        Ok(self.run("DELETE FROM usage WHERE at < ?1", [before.as_micros()])? as u64)
+        Ok(count)
     }
 
     fn append_events(&mut self, events: &[Event]) -> Result<()> {
         for run in events.chunks(EVENTS_PER_ROW) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            let body = event_run(run);
+            let body = event_run(run, last.at);
             let sql = "INSERT INTO event (last, first, at, body) VALUES (?1, ?2, ?3, ?4)";
             self.run(sql, params![signed(last.seq), signed(first.seq), last.at.as_micros(), body])?;
         }

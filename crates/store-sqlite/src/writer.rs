@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use runcue_core::Timestamp;
 use runcue_store::machine::Machine;
@@ -20,6 +21,9 @@ use crate::tables::SqliteTables;
 
 /// Requests in one transaction at the most, so that no caller waits long for the first of many.
 const TOGETHER: usize = 256;
+
+/// How long the thread looks for another request before it sleeps.
+const MOMENT: Duration = Duration::from_micros(30);
 
 type Answer = Box<dyn FnOnce(Option<StoreError>) + Send>;
 type Operation = Box<dyn FnOnce(&mut Machine<SqliteTables>) -> Result<Answer> + Send>;
@@ -126,9 +130,9 @@ impl Worker {
         let mut waiting = VecDeque::new();
         loop {
             if waiting.is_empty() {
-                match requests.recv() {
-                    Ok(request) => waiting.push_back(request),
-                    Err(_) => break,
+                match next(requests) {
+                    Some(request) => waiting.push_back(request),
+                    None => break,
                 }
             }
             while waiting.len() < TOGETHER {
@@ -219,6 +223,20 @@ impl Worker {
         drop(statement);
         done.map_err(|e| tables.explain(&e))
     }
+}
+
+/// The next request. Whoever was just answered tends to ask again at once; being put to sleep and woken
+/// would take longer than looking for a moment.
+fn next(requests: &Receiver<Request>) -> Option<Request> {
+    let begin = Instant::now();
+    while begin.elapsed() < MOMENT {
+        match requests.try_recv() {
+            Ok(request) => return Some(request),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => std::hint::spin_loop(),
+        }
+    }
+    requests.recv().ok()
 }
 
 fn refuse_all(requests: impl Iterator<Item = Request>, error: &StoreError) {

@@ -119,6 +119,8 @@ pub trait Tables {
     /// The first ready jobs of a lane, best first, no higher than a priority.
     fn ready(&mut self, lane: LaneId, max_priority: Option<i32>, limit: usize)
     -> Result<Vec<Head>>;
+    /// The first ready jobs of a lane whole, best first.
+    fn ready_jobs(&mut self, lane: LaneId, limit: usize) -> Result<Vec<Job>>;
     /// How many ready jobs of a lane stand before a job.
     fn ahead(&mut self, job: &Job) -> Result<u64>;
     /// Jobs whose instant has come, earliest first.

@@ -80,33 +80,29 @@ impl SqliteTables {
     /// A first look needs what the longest window still counts; a later one, what others added since.
     fn usage_after(&mut self, since: i64, now: Timestamp) -> Result<Vec<UsageRow>> {
         let read = |row: &Row<'_>| {
-            let key = row.get_ref(2)?.as_str_or_null()?.map(parsed_name::<Key>).transpose()?;
-            let at = Timestamp::from_micros(row.get(3)?);
-            let used = UsageRow {
-                service: parsed_name(row.get_ref(1)?.as_str()?)?,
-                key,
-                at,
-                units: unsigned(row.get(4)?),
-            };
-            Ok((row.get::<_, i64>(0)?, used))
+            let at = Timestamp::from_micros(row.get(0)?);
+            let run: Vec<(String, Option<String>, u64)> =
+                parsed("usage", row.get_ref(1)?.as_str()?)?;
+            run.into_iter()
+                .map(|(service, key, units)| {
+                    let key = key.as_deref().map(parsed_name::<Key>).transpose()?;
+                    Ok(UsageRow { service: parsed_name(&service)?, key, at, units })
+                })
+                .collect::<rusqlite::Result<Vec<UsageRow>>>()
         };
-        let rows = if since > 0 {
-            let sql = "SELECT id, service, key, at, units FROM usage WHERE id > ?1 ORDER BY at";
+        let runs = if since > 0 {
+            let sql = "SELECT at, body FROM usage_run WHERE id > ?1 ORDER BY at";
             self.rows(sql, [self.usage_seen], read)?
         } else {
-            let memory = self
-                .services_after(0)?
-                .iter()
-                .map(|row| row.spec.memory())
-                .max()
-                .unwrap_or_default();
-            let sql = "SELECT id, service, key, at, units FROM usage WHERE at > ?1 ORDER BY at";
+            let services = self.services_after(0)?;
+            let memory = services.iter().map(|row| row.spec.memory()).max().unwrap_or_default();
+            let sql = "SELECT at, body FROM usage_run WHERE at > ?1 ORDER BY at";
             self.rows(sql, [now.minus(memory).as_micros()], read)?
         };
         let newest =
-            self.row("SELECT max(id) FROM usage", [], |row| row.get::<_, Option<i64>>(0))?;
+            self.row("SELECT max(id) FROM usage_run", [], |row| row.get::<_, Option<i64>>(0))?;
         self.usage_seen = newest.flatten().unwrap_or(0);
-        Ok(rows.into_iter().map(|(_, used)| used).collect())
+        Ok(runs.into_iter().flatten().collect())
     }
 
     fn held_by_lane(&self) -> Result<Vec<(LaneId, u32)>> {
@@ -130,11 +126,14 @@ impl SqliteTables {
             signed(counts.quarantined),
             self.stamp,
         ];
-        let sql = "INSERT INTO grp (name, paused, turn, queued, leased, running, completed, failed, cancelled, \
-                   quarantined, stamp) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
-                   ON CONFLICT (name) DO UPDATE SET paused = ?2, turn = ?3, queued = ?4, leased = ?5, running = ?6, \
-                   completed = ?7, failed = ?8, cancelled = ?9, quarantined = ?10, stamp = ?11";
-        self.run(sql, values).map(drop)
+        let sql = "UPDATE grp SET paused = ?2, turn = ?3, queued = ?4, leased = ?5, running = ?6, completed = ?7, \
+                   failed = ?8, cancelled = ?9, quarantined = ?10, stamp = ?11 WHERE name = ?1";
+        if self.run(sql, values)? == 0 {
+            let sql = "INSERT INTO grp (name, paused, turn, queued, leased, running, completed, failed, cancelled, \
+                       quarantined, stamp) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+            self.run(sql, values)?;
+        }
+        Ok(())
     }
 
     pub(super) fn write_queue(&self, queue: &QueueInfo) -> Result<()> {

@@ -108,7 +108,9 @@ impl<T: Tables> Machine<T> {
         request: &ClaimRequest,
         pick: &Pick,
     ) -> Result<Option<(Job, Lease)>> {
-        let Some(mut job) = self.tables.job(pick.head.seq)? else { return Ok(None) };
+        let fetched = self.fetched.take(pick.head.seq);
+        let found = if fetched.is_some() { fetched } else { self.tables.job(pick.head.seq)? };
+        let Some(mut job) = found else { return Ok(None) };
         if job.life.state != State::Queued(Wait::Turn) {
             return Ok(None);
         }

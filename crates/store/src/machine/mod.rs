@@ -53,6 +53,8 @@ pub struct Machine<T> {
     /// Jobs claimed through this machine, as long as nobody else has written since.
     held: HashMap<JobId, Job>,
     lanes: HashMap<LaneKey, LaneId>,
+    /// Jobs at the heads of lanes, read together with them; as good as the cache they belong to.
+    fetched: Fetched,
     news: News,
     /// Jobs that ended in this operation and whose dependents are to be told.
     ended: Vec<(Seq, Final, bool)>,
@@ -82,6 +84,7 @@ impl<T: Tables> Machine<T> {
             queues: HashMap::new(),
             held: HashMap::new(),
             lanes: HashMap::new(),
+            fetched: Fetched::default(),
             news: News::default(),
             ended: Vec::new(),
         }
@@ -101,6 +104,7 @@ impl<T: Tables> Machine<T> {
         let since = self.seen.unwrap_or(0);
         let changes = self.tables.changes(since, now)?;
         self.held.clear();
+        self.fetched.clear();
         if since == 0 {
             self.board = Board::default();
             self.groups.clear();
@@ -187,6 +191,7 @@ impl<T: Tables> Machine<T> {
     pub fn reset(&mut self) {
         self.seen = None;
         self.held.clear();
+        self.fetched.clear();
         self.news = News::default();
         self.ended.clear();
     }
@@ -266,7 +271,14 @@ impl<T: Tables> Machine<T> {
     fn fill_hungry(&mut self) -> Result<()> {
         use runcue_core::board::HEADS;
         for lane in self.board.take_hungry() {
-            let heads = self.tables.ready(lane, None, HEADS)?;
+            let heads = if self.fetched.has_room() {
+                let jobs = self.tables.ready_jobs(lane, HEADS)?;
+                let heads = jobs.iter().map(|job| Head::of(job.seq, &job.spec)).collect();
+                jobs.into_iter().for_each(|job| self.fetched.keep(job));
+                heads
+            } else {
+                self.tables.ready(lane, None, HEADS)?
+            };
             self.board.fill(lane, heads, HEADS);
         }
         Ok(())
@@ -301,6 +313,7 @@ impl<T: Tables> Machine<T> {
             Err(refused) => return Ok(Err(refused)),
         };
         self.news.any = true;
+        self.fetched.take(job.seq);
         self.tables.save(job, &before)?;
         self.count(&job.spec, Some(&before), Some(&job.life.state));
         self.move_on_board(job, &before);
@@ -445,6 +458,46 @@ impl<T: Tables> Machine<T> {
             .entry(name.clone())
             .or_insert_with(|| QueueInfo { name: name.clone(), ..QueueInfo::default() })
     }
+}
+
+/// Jobs read ahead of their claim, within a bound.
+#[derive(Debug, Default)]
+struct Fetched {
+    jobs: HashMap<Seq, Job>,
+    bytes: usize,
+}
+
+impl Fetched {
+    /// What may be read ahead, roughly, in bytes.
+    const MOST: usize = 16 * 1024 * 1024;
+    /// What a job takes besides its params.
+    const EACH: usize = 1024;
+
+    fn has_room(&self) -> bool {
+        self.bytes < Self::MOST
+    }
+
+    fn keep(&mut self, job: Job) {
+        let bytes = weight(&job);
+        if self.bytes + bytes <= Self::MOST && self.jobs.insert(job.seq, job).is_none() {
+            self.bytes += bytes;
+        }
+    }
+
+    fn take(&mut self, seq: Seq) -> Option<Job> {
+        let job = self.jobs.remove(&seq)?;
+        self.bytes -= weight(&job);
+        Some(job)
+    }
+
+    fn clear(&mut self) {
+        self.jobs.clear();
+        self.bytes = 0;
+    }
+}
+
+fn weight(job: &Job) -> usize {
+    Fetched::EACH + job.spec.params.as_str().len()
 }
 
 fn describe(

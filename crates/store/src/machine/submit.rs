@@ -260,6 +260,7 @@ impl<T: Tables> Machine<T> {
                 if let Some(seq) = prerequisite {
                     self.tables.tie(seq, job.seq)?;
                     let real = outside.get(id).map_or(id, |(_, _, real)| real);
+                    self.fetched.take(seq);
                     if let Some(held) = self.held.get_mut(real) {
                         held.has_dependents = true;
                     }

@@ -252,6 +252,11 @@ impl Tables for MemoryTables {
         Ok(heads.map(|(_, seq)| Head::of(*seq, &self.jobs[seq].spec)).collect())
     }
 
+    fn ready_jobs(&mut self, lane: LaneId, limit: usize) -> Result<Vec<Job>> {
+        let ranks = self.ready.get(&lane).into_iter().flatten().take(limit);
+        Ok(ranks.map(|(_, seq)| self.jobs[seq].clone()).collect())
+    }
+
     fn ahead(&mut self, job: &Job) -> Result<u64> {
         let rank = (Reverse(job.spec.priority), job.seq);
         Ok(self.ready.get(&job.lane).map_or(0, |set| set.range(..rank).count()) as u64)
