@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: prints one table with our figures, the raw floor of the same run, the ratios, the
-//! durability modes and the goals. `--quick` shrinks everything for a first look; a word names one part.
+//! durability modes and the goals. `--quick` shrinks everything for a first look; words name parts.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -11,9 +11,10 @@ mod floor;
 mod stores;
 mod table;
 
+use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Result, bail, ensure};
 use runcue_core::Timestamp;
 
 #[expect(clippy::disallowed_methods, reason = "a front reads the clock")]
@@ -22,47 +23,56 @@ fn now() -> Timestamp {
     Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<()> {
+/// The parts, those that leave little behind first.
+const PARTS: [&str; 8] =
+    ["throughput", "limits", "engine", "latency", "idle", "commands", "flatness", "memory"];
+
+fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let quick = words.iter().any(|word| word == "--quick");
-    let parts: Vec<&String> = words.iter().filter(|word| !word.starts_with("--")).collect();
-    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|word| *word == part);
+    let named: Vec<&str> =
+        words.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
+    if let Some(unknown) = named.iter().find(|word| !PARTS.contains(word)) {
+        bail!("there is no part {unknown}; there are {}", PARTS.join(", "));
+    }
+    if let [part] = named[..] {
+        let lines = tokio::runtime::Runtime::new()?.block_on(measure(part, quick))?;
+        println!("{}", table::render(&lines));
+        return Ok(());
+    }
+    let parts = if named.is_empty() { PARTS.to_vec() } else { named };
+    let mut rows = String::new();
+    for part in parts {
+        eprintln!("{part} …");
+        rows.push_str(&in_its_own_process(part, quick)?);
+    }
+    println!("{}{rows}", table::render(&[]));
+    Ok(())
+}
+
+/// The rows of one part, measured by a process that has done nothing else, on disks that have settled.
+fn in_its_own_process(part: &str, quick: bool) -> Result<String> {
+    Command::new("sync").status()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(part).args(quick.then_some("--quick"));
+    let output = command.stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "the part {part} failed");
+    let rows = String::from_utf8(output.stdout)?;
+    Ok(rows.lines().skip(2).filter(|row| !row.is_empty()).map(|row| format!("{row}\n")).collect())
+}
+
+async fn measure(part: &str, quick: bool) -> Result<Vec<table::Line>> {
     let (count, million) = if quick { (20_000, 100_000) } else { (100_000, 1_000_000) };
     let mut lines = Vec::new();
-    // Memory comes first: afterwards the process has had other things in its hands.
-    if wanted("memory") {
-        eprintln!("memory …");
-        stores::memory(million, &mut lines).await?;
+    match part {
+        "throughput" => stores::throughput(count, &mut lines).await?,
+        "limits" => stores::limits(count, &mut lines).await?,
+        "engine" => engine::drain(count, &mut lines).await?,
+        "latency" => engine::latency(if quick { 500 } else { 2_000 }, &mut lines).await?,
+        "idle" => engine::idle(if quick { 5 } else { 20 }, &mut lines).await?,
+        "commands" => tokio::task::block_in_place(|| engine::commands(2_000, &mut lines))?,
+        "flatness" => stores::flatness(million, &mut lines).await?,
+        _ => stores::memory(million, &mut lines).await?,
     }
-    if wanted("throughput") {
-        eprintln!("throughput …");
-        stores::throughput(count, &mut lines).await?;
-    }
-    if wanted("flatness") {
-        eprintln!("flatness …");
-        stores::flatness(million, &mut lines).await?;
-    }
-    if wanted("limits") {
-        eprintln!("limits …");
-        stores::limits(count, &mut lines).await?;
-    }
-    if wanted("engine") {
-        eprintln!("engine …");
-        engine::drain(count, &mut lines).await?;
-    }
-    if wanted("latency") {
-        eprintln!("latency …");
-        engine::latency(if quick { 500 } else { 2_000 }, &mut lines).await?;
-    }
-    if wanted("idle") {
-        eprintln!("idle …");
-        engine::idle(if quick { 5 } else { 20 }, &mut lines).await?;
-    }
-    if wanted("commands") {
-        eprintln!("commands …");
-        tokio::task::block_in_place(|| engine::commands(2_000, &mut lines))?;
-    }
-    println!("{}", table::render(&lines));
-    Ok(())
+    Ok(lines)
 }

@@ -11,8 +11,12 @@ use tokio::sync::watch;
 
 use crate::connection::{self, Options};
 
-/// Between two looks. A look is one integer read from shared memory.
+/// Between two looks while others are at work. A look is one integer read from shared memory.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Between two looks when nothing has happened for a while.
+const LONG_PAUSE: Duration = Duration::from_millis(50);
+/// How many looks without news make a while.
+const QUIET: u32 = 100;
 
 /// A handle on the thread that looks.
 pub struct Watcher {
@@ -63,10 +67,13 @@ fn watch(
         |sql: &str| connection.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0));
     let mut last = None;
     let mut told = 0;
+    let mut quiet = 0;
     while !stop.load(Ordering::Acquire) {
         let current = number("PRAGMA data_version").ok();
+        quiet += 1;
         if current != last {
             last = current;
+            quiet = 0;
             let revision = number("SELECT revision FROM meta")
                 .ok()
                 .and_then(|n| u64::try_from(n).ok())
@@ -76,6 +83,6 @@ fn watch(
                 version.send_modify(|version| *version += 1);
             }
         }
-        std::thread::park_timeout(PAUSE);
+        std::thread::park_timeout(if quiet < QUIET { PAUSE } else { LONG_PAUSE });
     }
 }
