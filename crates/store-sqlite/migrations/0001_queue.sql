@@ -189,6 +189,7 @@ CREATE VIEW events AS
 SELECT
     event.first + one.key AS seq,
     datetime(coalesce(one.value ->> 'at', event.at) / 1000000, 'unixepoch') AS at,
+    coalesce(one.value ->> 'at', event.at) AS at_micros,
     one.value ->> 'type' AS type,
     one.value ->> 'job' AS job,
     one.value ->> 'task' AS task,

@@ -93,7 +93,7 @@ fn counted(store: &Connection) -> Vec<i64> {
 
 /// When each attempt was claimed, in that order.
 fn claims(store: &Connection) -> Vec<((String, u32), i64)> {
-    let select = "SELECT job, body ->> 'attempt', body ->> 'at' FROM events WHERE type = 'work_started' ORDER BY seq";
+    let select = "SELECT job, body ->> 'attempt', at_micros FROM events WHERE type = 'work_started' ORDER BY seq";
     let mut query = store.prepare(select).unwrap();
     let rows = query.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?))).unwrap();
     rows.map(Result::unwrap).collect()
