@@ -12,11 +12,9 @@
 //! together: nothing here asks once per job.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use runcue_core::{ClaimFilter, Timestamp};
 use runcue_store::{Claimed, Result};
-use tokio::time::Instant;
 
 use crate::execute::execute;
 use crate::running::Running;
@@ -50,18 +48,13 @@ impl Dispatcher {
         let mut news = shared.news.subscribe();
         let mut active = shared.active.subscribe();
         let mut failures = 0;
-        let mut futile = Futile::default();
         loop {
-            futile.rest().await;
             news.mark_unchanged();
             active.mark_unchanged();
             let mut wake = Some(shared.clock.now().plus(shared.settings.poll));
             if shared.free_slots() > 0 {
                 match self.run_once(shared.clock.now()).await {
-                    Ok(started) => {
-                        failures = 0;
-                        futile.note(started);
-                    }
+                    Ok(_) => failures = 0,
                     Err(error) => {
                         failures += 1;
                         tracing::warn!(%error, failures, "no jobs could be claimed");
@@ -86,33 +79,6 @@ impl Dispatcher {
             if shared.stopping.is_cancelled() {
                 return;
             }
-        }
-    }
-}
-
-/// Keeps news that is of no use to us from making us ask all the time: other workers may be busy with jobs
-/// we cannot run. After a few claims in a row that gave nothing there is a short rest before the next.
-#[derive(Default)]
-struct Futile {
-    claims: u32,
-    last: Option<Instant>,
-}
-
-impl Futile {
-    /// Claims in a row that may give nothing before there is a rest.
-    const FREE: u32 = 4;
-    /// The longest rest: what it can cost a job that is submitted in the middle of other people's news.
-    const REST: Duration = Duration::from_millis(5);
-
-    fn note(&mut self, started: usize) {
-        let calm = self.last.is_none_or(|last| last.elapsed() > Self::REST * 4);
-        self.last = Some(Instant::now());
-        self.claims = if started > 0 || calm { 0 } else { self.claims + 1 };
-    }
-
-    async fn rest(&self) {
-        if self.claims > Self::FREE {
-            tokio::time::sleep(Self::REST).await;
         }
     }
 }

@@ -41,3 +41,20 @@ pub fn unreadable(what: &str, why: impl std::fmt::Display) -> rusqlite::Error {
     let why = format!("{what}: {why}");
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, why.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// File permissions do not hold for everyone (not for the superuser); this switch of SQLite's does.
+    #[test]
+    fn a_database_that_may_not_be_written_is_named_with_the_fix() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE t (x); PRAGMA query_only = 1").unwrap();
+        let refused = connection.execute("INSERT INTO t VALUES (1)", []).unwrap_err();
+        let error = explain("queue.db", &refused);
+        assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
+        assert!(error.to_string().contains("queue.db"));
+        assert!(error.to_string().contains("check the permissions"));
+    }
+}

@@ -1,7 +1,6 @@
 //! What can be wrong with the file: the answer names it and the fix, and nothing acknowledged is lost.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -91,24 +90,6 @@ async fn a_directory_that_cannot_be_made_is_named() {
     fs::write(directory.path().join("file"), "").unwrap();
     let error = open(&directory.path().join("file/queue.db")).unwrap_err().to_string();
     assert!(error.contains("file/queue.db") && error.contains("directory"), "{error}");
-}
-
-#[test]
-fn a_read_only_file_is_named_with_the_fix() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("queue.db");
-    drop(open(&path).unwrap());
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    // The superuser may write anything; the kernel's own read-only switch holds for everyone.
-    if fs::OpenOptions::new().write(true).open(&path).is_ok() {
-        let connection = rusqlite::Connection::open(&path).unwrap();
-        connection.pragma_update(None, "query_only", true).unwrap();
-        let refused = connection.execute("UPDATE meta SET revision = 9", []).unwrap_err();
-        assert_eq!(refused.sqlite_error_code(), Some(rusqlite::ErrorCode::ReadOnly));
-        return;
-    }
-    let error = open(&path).unwrap_err();
-    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
 }
 
 #[tokio::test]
