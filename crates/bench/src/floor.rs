@@ -47,6 +47,11 @@ impl Floor {
                     job.execute(params![self.seq, &id[..], self.seq])?;
                     text.execute(params![self.seq, body])?;
                 }
+                let mut ready = transaction.prepare_cached(
+                    "INSERT INTO ready (lane, priority, seq) SELECT lane, priority, seq FROM job \
+                     WHERE seq BETWEEN ?1 AND ?2",
+                )?;
+                ready.execute([self.seq + 1 - i64::try_from(now)?, self.seq])?;
             }
             transaction.commit()?;
             left -= now;
@@ -81,7 +86,7 @@ impl Floor {
         let transaction = self.connection.transaction()?;
         let claimed: Vec<i64> = {
             let mut heads = transaction.prepare_cached(
-                "SELECT seq FROM job WHERE stage = 0 AND lane = 1 ORDER BY priority DESC, seq LIMIT ?1",
+                "SELECT seq FROM ready WHERE lane = 1 ORDER BY priority DESC, seq LIMIT ?1",
             )?;
             let found = heads.query_map([i64::try_from(batch)?], |row| row.get(0))?;
             found.collect::<rusqlite::Result<_>>()?
@@ -95,6 +100,12 @@ impl Floor {
             for seq in &claimed {
                 take.execute(params![seq, seq, &[7_u8; 16][..]])?;
                 read.query_row([seq], |row| row.get::<_, String>(0))?;
+            }
+            if let Some(last) = claimed.last() {
+                let mut clear = transaction.prepare_cached(
+                    "DELETE FROM ready WHERE lane = 1 AND priority = 0 AND seq <= ?1",
+                )?;
+                clear.execute([last])?;
             }
         }
         transaction.commit()?;

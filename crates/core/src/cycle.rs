@@ -1,14 +1,13 @@
 //! Cycle detection over a batch of jobs that refer to each other. A job can only depend on jobs that
 //! exist or are in its own batch, so a cycle can only lie inside a batch.
 
-use std::collections::HashMap;
-
 use crate::ids::JobId;
+use crate::map::Map;
 
 /// A cycle among the jobs, as the ids along it, the first repeated at the end.
 pub fn find_cycle<'a>(jobs: impl Iterator<Item = (JobId, &'a [JobId])>) -> Option<Vec<JobId>> {
-    let edges: HashMap<JobId, &[JobId]> = jobs.filter(|(_, on)| !on.is_empty()).collect();
-    let mut done: HashMap<JobId, bool> = HashMap::with_capacity(edges.len());
+    let edges: Map<JobId, &[JobId]> = jobs.filter(|(_, on)| !on.is_empty()).collect();
+    let mut done: Map<JobId, bool> = Map::default();
     let mut path: Vec<(JobId, usize)> = Vec::new();
     for &start in edges.keys() {
         if done.contains_key(&start) {

@@ -1,8 +1,6 @@
 //! Events: what happened, in the order it happened. A store numbers them and keeps them for a while, so
 //! that a reader who comes back misses nothing.
 
-use std::fmt::Write;
-
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GroupName, JobId, QueueName, ServiceName, TaskName, WorkerId};
@@ -184,44 +182,68 @@ impl Event {
         to.push_str("{\"type\":\"");
         to.push_str(self.kind.wire());
         to.push('"');
-        number(to, "seq", seq);
-        number(to, "at", at.map(Timestamp::as_micros));
-        id(to, "job", self.job.map(|job| job.to_string()));
-        text(to, "task", self.task.as_ref().map(TaskName::as_str));
-        text(to, "group", self.group.as_ref().map(GroupName::as_str));
-        text(to, "queue", self.queue.as_ref().map(QueueName::as_str));
-        number(to, "attempt", self.attempt);
-        id(to, "worker", self.worker.map(|worker| worker.to_string()));
-        text(to, "state", self.state.map(StateWord::as_str));
-        text(to, "error", self.error.as_deref());
-        number(to, "retry_at", self.retry_at.map(Timestamp::as_micros));
-        text(to, "service", self.service.as_ref().map(ServiceName::as_str));
+        number(to, ",\"seq\":", seq);
+        signed(to, ",\"at\":", at);
+        id(to, ",\"job\":\"", self.job.map(JobId::digits));
+        text(to, ",\"task\":", self.task.as_ref().map(TaskName::as_str));
+        text(to, ",\"group\":", self.group.as_ref().map(GroupName::as_str));
+        text(to, ",\"queue\":", self.queue.as_ref().map(QueueName::as_str));
+        number(to, ",\"attempt\":", self.attempt.map(u64::from));
+        id(to, ",\"worker\":\"", self.worker.map(WorkerId::digits));
+        text(to, ",\"state\":", self.state.map(StateWord::as_str));
+        text(to, ",\"error\":", self.error.as_deref());
+        signed(to, ",\"retry_at\":", self.retry_at);
+        text(to, ",\"service\":", self.service.as_ref().map(ServiceName::as_str));
         if let Some(percent) = self.percent {
-            number(to, "percent", serde_json::to_string(&percent).ok());
+            to.push_str(",\"percent\":");
+            to.push_str(&serde_json::to_string(&percent).unwrap_or_default());
         }
-        text(to, "message", self.message.as_deref());
-        number(to, "took", self.took);
+        text(to, ",\"message\":", self.message.as_deref());
+        number(to, ",\"took\":", self.took);
         to.push('}');
     }
 }
 
-fn id(to: &mut String, name: &str, value: Option<String>) {
-    if let Some(value) = value {
-        let _ = write!(to, ",\"{name}\":\"{value}\"");
+fn id(to: &mut String, name: &str, digits: Option<[u8; 32]>) {
+    if let Some(digits) = digits {
+        to.push_str(name);
+        to.push_str(std::str::from_utf8(&digits).unwrap_or_default());
+        to.push('"');
     }
 }
 
-fn number(to: &mut String, name: &str, value: Option<impl std::fmt::Display>) {
-    if let Some(value) = value {
-        let _ = write!(to, ",\"{name}\":{value}");
+fn signed(to: &mut String, name: &str, at: Option<Timestamp>) {
+    if let Some(at) = at {
+        to.push_str(name);
+        if at < Timestamp::ZERO {
+            to.push('-');
+        }
+        decimal(to, at.as_micros().unsigned_abs());
     }
+}
+
+fn number(to: &mut String, name: &str, value: Option<u64>) {
+    if let Some(value) = value {
+        to.push_str(name);
+        decimal(to, value);
+    }
+}
+
+fn decimal(to: &mut String, mut value: u64) {
+    let mut digits = [b'0'; 20];
+    let mut first = digits.len() - 1;
+    while value > 9 {
+        digits[first] = b'0' + (value % 10) as u8;
+        value /= 10;
+        first -= 1;
+    }
+    digits[first] = b'0' + value as u8;
+    to.push_str(std::str::from_utf8(&digits[first..]).unwrap_or_default());
 }
 
 fn text(to: &mut String, name: &str, value: Option<&str>) {
     let Some(value) = value else { return };
-    to.push_str(",\"");
     to.push_str(name);
-    to.push_str("\":");
     let plain = value.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
     if plain {
         to.push('"');
@@ -257,7 +279,13 @@ mod tests {
             took: Some(1),
             ..plain.clone()
         };
-        for event in [plain, full] {
+        let early = Event {
+            retry_at: Some(Timestamp::from_micros(-1_000_000)),
+            took: Some(u64::MAX),
+            attempt: Some(10),
+            ..plain.clone()
+        };
+        for event in [plain, full, early] {
             let mut written = String::new();
             event.write_json(&mut written, Some(event.seq), Some(event.at));
             assert_eq!(serde_json::from_str::<Event>(&written).unwrap(), event);

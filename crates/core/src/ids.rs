@@ -63,6 +63,11 @@ macro_rules! id {
                 self.0
             }
 
+            /// Its 32 hexadecimal digits, in ASCII.
+            pub fn digits(self) -> [u8; 32] {
+                hex_digits(self.0)
+            }
+
             /// A time-ordered id (the layout of UUID version 7): the instant, then random bits.
             pub fn time_ordered(now: crate::Timestamp, random: u128) -> Self {
                 let millis = u128::try_from(now.as_millis().max(0)).unwrap_or(0) & 0xffff_ffff_ffff;

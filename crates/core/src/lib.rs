@@ -16,6 +16,7 @@ pub mod ids;
 pub mod job;
 pub mod json;
 pub mod lane;
+pub mod map;
 pub mod queue;
 pub mod retry;
 pub mod service;

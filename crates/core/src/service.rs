@@ -1,13 +1,13 @@
 //! Services: limited resources. Owns their definition, what is in use of them, and whether one more job
 //! may use them now. All of a job's services are asked first and taken together by [`crate::board`].
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::breaker::{Breaker, Change, Verdict};
 use crate::ids::{JobId, Key, ServiceName};
+use crate::map::Map;
 use crate::time::{Timestamp, seconds};
 use crate::window::Window;
 
@@ -233,7 +233,7 @@ fn later(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
 pub struct ServiceState {
     spec: ServiceSpec,
     meter: Meter,
-    keys: HashMap<Key, Meter>,
+    keys: Map<Key, Meter>,
     /// Its breaker.
     pub breaker: Breaker,
     /// Nothing starts before this instant, because a handler was told so.
@@ -248,7 +248,7 @@ impl ServiceState {
         Self {
             spec,
             meter,
-            keys: HashMap::new(),
+            keys: Map::default(),
             breaker: Breaker::default(),
             held_until: Timestamp::ZERO,
             latest: Timestamp::ZERO,

@@ -30,9 +30,17 @@ CREATE TABLE job (
     units            TEXT
 ) STRICT;
 
-CREATE INDEX job_ready ON job (lane, priority DESC, seq, units) WHERE stage = 0;
 CREATE INDEX job_due ON job (stage, due) WHERE due IS NOT NULL;
 CREATE INDEX job_deadline ON job (deadline) WHERE deadline IS NOT NULL;
+
+-- The places of ready jobs. A claim leaves a place where it is, so that it need not write a page for every
+-- lane it takes from; whoever looks for the lane's next jobs clears the places of jobs that are not ready.
+CREATE TABLE ready (
+    lane     INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    seq      INTEGER NOT NULL,
+    PRIMARY KEY (lane, priority DESC, seq)
+) STRICT, WITHOUT ROWID;
 
 -- What was asked for, read once per attempt.
 CREATE TABLE body (

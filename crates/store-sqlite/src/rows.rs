@@ -82,24 +82,24 @@ pub fn id_bits(bytes: &[u8]) -> rusqlite::Result<u128> {
 
 /// Reads a job from a row with [`COLUMNS`].
 pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    let mut job = bare_job(row)?.0;
+    let mut job = bare_job(row, 0)?.0;
     read_outcome(&mut job.life, row, OUTCOME)?;
     Ok(job)
 }
 
-/// Reads a job from a row with [`BARE_COLUMNS`], and whether it has an outcome besides.
-pub fn bare_job(row: &Row<'_>) -> rusqlite::Result<(Job, bool)> {
-    let spec: JobSpec = parsed("spec", row.get_ref(17)?.as_str()?)?;
-    let stage: i64 = row.get(2)?;
-    let due: Option<i64> = row.get(3)?;
-    let attempt: u32 = row.get(5)?;
+/// Reads a job from a row with [`BARE_COLUMNS`] from a column on, and whether it has an outcome besides.
+pub fn bare_job(row: &Row<'_>, from: usize) -> rusqlite::Result<(Job, bool)> {
+    let spec: JobSpec = parsed("spec", row.get_ref(from + 17)?.as_str()?)?;
+    let stage: i64 = row.get(from + 2)?;
+    let due: Option<i64> = row.get(from + 3)?;
+    let attempt: u32 = row.get(from + 5)?;
     let due_at = Timestamp::from_micros(due.unwrap_or(0));
     let state = match stage {
         READY => State::Queued(Wait::Turn),
         DELAYED => State::Queued(Wait::Until(due_at)),
-        BLOCKED => State::Queued(Wait::Prerequisites(row.get(4)?)),
-        LEASED => State::Leased(lease(row, spec.id, attempt, due_at)?),
-        RUNNING => State::Running(lease(row, spec.id, attempt, due_at)?),
+        BLOCKED => State::Queued(Wait::Prerequisites(row.get(from + 4)?)),
+        LEASED => State::Leased(lease(row, from, spec.id, attempt, due_at)?),
+        RUNNING => State::Running(lease(row, from, spec.id, attempt, due_at)?),
         5 => State::Completed,
         6 => State::Failed,
         7 => State::Cancelled,
@@ -107,21 +107,24 @@ pub fn bare_job(row: &Row<'_>) -> rusqlite::Result<(Job, bool)> {
         other => return Err(unreadable("stage", other)),
     };
     let finished_at = state.word().is_final().then_some(due_at);
-    let created_at = Timestamp::from_micros(row.get(8)?);
+    let created_at = Timestamp::from_micros(row.get(from + 8)?);
     let life = Life {
         attempt,
-        earlier_attempts: row.get(6)?,
-        crashes: row.get(7)?,
-        queued_at: Timestamp::from_micros(row.get(9)?),
-        started_at: row.get::<_, Option<i64>>(10)?.map(Timestamp::from_micros),
+        earlier_attempts: row.get(from + 6)?,
+        crashes: row.get(from + 7)?,
+        queued_at: Timestamp::from_micros(row.get(from + 9)?),
+        started_at: row.get::<_, Option<i64>>(from + 10)?.map(Timestamp::from_micros),
         finished_at,
-        cancel_requested: row.get(14)?,
+        cancel_requested: row.get(from + 14)?,
         state,
         ..Life::begin(created_at, Wait::Turn)
     };
-    let seq = Seq(unsigned(row.get(0)?));
-    let lane = LaneId(unsigned(row.get(1)?));
-    Ok((Job { seq, lane, spec: Arc::new(spec), life, has_dependents: row.get(15)? }, row.get(16)?))
+    let seq = Seq(unsigned(row.get(from)?));
+    let lane = LaneId(unsigned(row.get(from + 1)?));
+    Ok((
+        Job { seq, lane, spec: Arc::new(spec), life, has_dependents: row.get(from + 15)? },
+        row.get(from + 16)?,
+    ))
 }
 
 /// Reads what came of a job: last_error, failures, result, result_key and progress, from a column on.
@@ -138,10 +141,16 @@ pub fn read_outcome(life: &mut Life, row: &Row<'_>, from: usize) -> rusqlite::Re
     Ok(())
 }
 
-fn lease(row: &Row<'_>, job: JobId, attempt: u32, until: Timestamp) -> rusqlite::Result<Lease> {
-    let worker = WorkerId::from_u128(id_bits(row.get_ref(11)?.as_blob()?)?);
-    let token = Token(unsigned(row.get(12)?));
-    let start_by = row.get::<_, Option<i64>>(13)?.map(Timestamp::from_micros);
+fn lease(
+    row: &Row<'_>,
+    from: usize,
+    job: JobId,
+    attempt: u32,
+    until: Timestamp,
+) -> rusqlite::Result<Lease> {
+    let worker = WorkerId::from_u128(id_bits(row.get_ref(from + 11)?.as_blob()?)?);
+    let token = Token(unsigned(row.get(from + 12)?));
+    let start_by = row.get::<_, Option<i64>>(from + 13)?.map(Timestamp::from_micros);
     Ok(Lease { job, attempt, worker, token, until, start_by })
 }
 

@@ -1,21 +1,27 @@
 //! The rows of the file, as the machine asks for them. Every statement is prepared once and kept.
 
+mod insert;
 mod jobs;
+mod pending;
+mod ready;
 mod scheduling;
 
 use runcue_core::board::Head;
+use runcue_core::map::Map;
 use runcue_core::{
     Event, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, Seq, State, StateWord, TaskSpec,
     Timestamp, WorkerId,
 };
 use runcue_store::tables::{Changes, Counters, Due, ServiceRow, Tables, UsageRow};
 use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, StoreError, WorkerSpec};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use crate::failure::explain;
 use crate::rows::{blob, signed, text, unsigned};
+use crate::tables::pending::Pending;
 
 /// Output kept per job, in bytes.
 const LOG_BYTES: i64 = 256 * 1024;
@@ -30,11 +36,22 @@ pub struct SqliteTables {
     stamp: i64,
     /// The latest entry of the usage log that the machine knows of.
     usage_seen: i64,
+    /// Changes of jobs that are written together, before anything else is asked or written.
+    pending: RefCell<Pending>,
+    /// Places of claimed jobs that are still there, by lane.
+    left: RefCell<Map<i64, usize>>,
 }
 
 impl SqliteTables {
     pub fn new(connection: Connection, place: String) -> Self {
-        Self { connection, place, stamp: 0, usage_seen: 0 }
+        Self {
+            connection,
+            place,
+            stamp: 0,
+            usage_seen: 0,
+            pending: RefCell::default(),
+            left: RefCell::default(),
+        }
     }
 
     pub fn connection(&self) -> &Connection {
@@ -47,6 +64,12 @@ impl SqliteTables {
     }
 
     fn run(&self, sql: &str, values: impl Params) -> Result<usize> {
+        self.settle()?;
+        self.run_now(sql, values)
+    }
+
+    /// Runs a statement that has nothing to do with the changes that are pending.
+    fn run_now(&self, sql: &str, values: impl Params) -> Result<usize> {
         let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.explain(&e))?;
         statement.execute(values).map_err(|e| self.explain(&e))
     }
@@ -57,6 +80,7 @@ impl SqliteTables {
         values: impl Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<R>,
     ) -> Result<Vec<R>> {
+        self.settle()?;
         let all = || -> rusqlite::Result<Vec<R>> {
             self.connection.prepare_cached(sql)?.query_map(values, read)?.collect()
         };
@@ -69,6 +93,7 @@ impl SqliteTables {
         values: impl Params,
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<R>,
     ) -> Result<Option<R>> {
+        self.settle()?;
         let one = || self.connection.prepare_cached(sql)?.query_row(values, read).optional();
         one().map_err(|e| self.explain(&e))
     }
@@ -108,6 +133,8 @@ fn limit_of(limit: usize) -> i64 {
 
 impl Tables for SqliteTables {
     fn revision(&mut self) -> Result<u64> {
+        // What a transaction that was rolled back left behind.
+        self.pending.borrow_mut().clear();
         let found = self.row("SELECT revision FROM meta", [], |row| row.get::<_, i64>(0))?;
         let revision = found.unwrap_or(1);
         self.stamp = revision + 1;
@@ -137,8 +164,12 @@ impl Tables for SqliteTables {
         Ok(revision)
     }
 
-    fn insert(&mut self, job: &Job) -> Result<bool> {
-        self.insert_job(job)
+    fn known(&mut self, ids: &[JobId]) -> Result<Map<JobId, Seq>> {
+        self.find_known(ids)
+    }
+
+    fn insert(&mut self, jobs: &[Job]) -> Result<()> {
+        self.insert_jobs(jobs)
     }
 
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>> {
@@ -223,8 +254,8 @@ impl Tables for SqliteTables {
     }
 
     fn ahead(&mut self, job: &Job) -> Result<u64> {
-        let sql = "SELECT count(*) FROM job WHERE stage = 0 AND lane = ?1 \
-                   AND (priority > ?2 OR (priority = ?2 AND seq < ?3))";
+        let sql = "SELECT count(*) FROM ready JOIN job USING (seq) WHERE ready.lane = ?1 AND job.stage = 0 \
+                   AND (ready.priority > ?2 OR (ready.priority = ?2 AND ready.seq < ?3))";
         let values = params![signed(job.lane.0), job.spec.priority, signed(job.seq.0)];
         Ok(unsigned(self.row(sql, values, |row| row.get(0))?.unwrap_or(0)))
     }

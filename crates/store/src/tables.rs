@@ -9,6 +9,8 @@ use runcue_core::{
     State, StateWord, TaskSpec, Timestamp, Token, WorkerId,
 };
 
+use runcue_core::map::Map;
+
 use crate::Result;
 use crate::reply::{GroupInfo, LogChunk, QueueInfo};
 use crate::request::WorkerSpec;
@@ -91,8 +93,10 @@ pub trait Tables {
     /// The last write of a transaction: keeps the counters and answers the new revision.
     fn seal(&mut self, counters: &Counters) -> Result<u64>;
 
-    /// Inserts a job unless its id is known; answers whether it was inserted.
-    fn insert(&mut self, job: &Job) -> Result<bool>;
+    /// Those of these jobs that are known, with their places.
+    fn known(&mut self, ids: &[JobId]) -> Result<Map<JobId, Seq>>;
+    /// Inserts jobs that are not known yet.
+    fn insert(&mut self, jobs: &[Job]) -> Result<()>;
     /// The place of a job.
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>>;
     /// A job with everything.

@@ -18,13 +18,14 @@ mod lanes;
 mod pass;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::breaker::{Change, Verdict};
 use crate::ids::{GroupName, JobId, Key, QueueName, ServiceName, Token};
 use crate::job::{JobSpec, Seq};
 use crate::lane::{LaneId, LaneKey};
+use crate::map::Map;
 use crate::service::{Block, ServiceSpec, ServiceState, Use};
 use crate::time::Timestamp;
 
@@ -103,19 +104,19 @@ struct Group {
 #[derive(Debug, Default)]
 pub struct Board {
     services: Vec<ServiceState>,
-    service_index: HashMap<ServiceName, usize>,
+    service_index: Map<ServiceName, usize>,
     gates: Vec<Gate>,
-    gate_index: HashMap<String, usize>,
-    lanes: HashMap<LaneId, Lane>,
+    gate_index: Map<String, usize>,
+    lanes: Map<LaneId, Lane>,
     groups: Vec<Group>,
-    group_index: HashMap<Option<GroupName>, usize>,
+    group_index: Map<Option<GroupName>, usize>,
     order: BTreeSet<Place>,
     hungry: Vec<LaneId>,
-    parked_by_key: HashMap<Key, Vec<LaneId>>,
+    parked_by_key: Map<Key, Vec<LaneId>>,
     parked_until: BTreeMap<Timestamp, Vec<LaneId>>,
     paused_queues: HashSet<QueueName>,
     /// What is left of a service's rates is kept for a costly job.
-    kept: HashMap<usize, Kept>,
+    kept: Map<usize, Kept>,
     /// How often something that was kept became free.
     freed: u64,
     /// Lanes with jobs that can never run under the present limits.
@@ -341,7 +342,7 @@ impl Board {
 }
 
 /// Services are linked by position; one that is not defined limits nothing.
-fn link(index: &HashMap<ServiceName, usize>, key: &LaneKey) -> Vec<usize> {
+fn link(index: &Map<ServiceName, usize>, key: &LaneKey) -> Vec<usize> {
     key.services.iter().filter_map(|name| index.get(name).copied()).collect()
 }
 

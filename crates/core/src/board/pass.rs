@@ -18,7 +18,7 @@ pub struct Pass {
     closed: Vec<Option<bool>>,
     wake: Option<Timestamp>,
     /// Heads to use instead, for claims that want no more than a priority.
-    instead: Option<HashMap<LaneId, Option<Head>>>,
+    instead: Option<Map<LaneId, Option<Head>>>,
     probed: bool,
     freed: u64,
 }
@@ -85,7 +85,7 @@ impl Board {
     }
 
     /// Uses other heads for some lanes in this pass.
-    pub fn use_instead(&self, pass: &mut Pass, heads: HashMap<LaneId, Option<Head>>) {
+    pub fn use_instead(&self, pass: &mut Pass, heads: Map<LaneId, Option<Head>>) {
         pass.instead = Some(heads);
     }
 

@@ -1,56 +1,20 @@
-//! Jobs: inserting, loading, saving and finding them.
+//! Jobs: loading, saving and finding them.
 
+use super::pending::{Claim, End};
 use super::*;
 use crate::rows::{self, BARE_COLUMNS, COLUMNS, FROM, stage, stages};
 use runcue_core::{Lease, Wait};
-use std::sync::Arc;
 
 impl SqliteTables {
-    pub(super) fn insert_job(&mut self, job: &Job) -> Result<bool> {
-        let life = &job.life;
-        let (stage, due) = stage(life);
-        let prerequisites = match life.state {
-            State::Queued(Wait::Prerequisites(left)) => left,
-            _ => 0,
-        };
-        let units = runcue_core::board::units_of(&job.spec.services);
-        let units = units.map(|units| self.text("units", &*units)).transpose()?;
-        let seq = signed(job.seq.0);
-        let inserted = self.run(
-            "INSERT INTO job (seq, id, lane, priority, stage, due, prerequisites, deadline, created_at, queued_at, \
-             units) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (id) DO NOTHING",
-            params![
-                seq,
-                &blob(job.id().as_u128())[..],
-                signed(job.lane.0),
-                job.spec.priority,
-                stage,
-                due,
-                prerequisites,
-                life.deadline(&job.spec).map(Timestamp::as_micros),
-                life.created_at.as_micros(),
-                life.queued_at.as_micros(),
-                units,
-            ],
-        )?;
-        if inserted == 0 {
-            return Ok(false);
-        }
-        let spec = self.text("spec", &*job.spec)?;
-        self.run("INSERT INTO body (seq, spec) VALUES (?1, ?2)", params![seq, spec])?;
-        if let Some(key) = &job.spec.idempotency_key {
-            self.run("INSERT INTO idempotency (key, seq) VALUES (?1, ?2)", params![key, seq])?;
-        }
-        Ok(true)
-    }
-
     pub(super) fn load_job(&self, seq: Seq) -> Result<Option<Job>> {
         const SQL: &str = joined!(
             "SELECT ",
             BARE_COLUMNS,
             " FROM job JOIN body ON body.seq = job.seq WHERE job.seq = ?1"
         );
-        let Some((mut job, has_outcome)) = self.row(SQL, [signed(seq.0)], rows::bare_job)? else {
+        let Some((mut job, has_outcome)) =
+            self.row(SQL, [signed(seq.0)], |row| rows::bare_job(row, 0))?
+        else {
             return Ok(None);
         };
         if has_outcome {
@@ -76,13 +40,9 @@ impl SqliteTables {
             State::Completed if was_held => {
                 // A job that was sent round again may have an old error written down.
                 let first_round = life.queued_at == life.created_at && life.failures.is_empty();
-                if first_round && life.result.is_none() && life.result_key.is_none() {
-                    let sql = "UPDATE job SET stage = ?2, due = ?3 WHERE seq = ?1";
-                    return self.run(sql, params![seq, stage, due]).map(drop);
-                }
-                let sql = "UPDATE job SET stage = ?2, due = ?3, has_outcome = 1 WHERE seq = ?1";
-                self.run(sql, params![seq, stage, due])?;
-                self.save_outcome(job)
+                let plain = first_round && life.result.is_none() && life.result_key.is_none();
+                self.add_end(job, End { stage, due, has_outcome: !plain })?;
+                if plain { Ok(()) } else { self.save_outcome(job) }
             }
             State::Running(_) if matches!(before, State::Running(_)) => {
                 let sql = "UPDATE job SET due = ?2, cancel_requested = ?3 WHERE seq = ?1";
@@ -99,31 +59,22 @@ impl SqliteTables {
         stage: i64,
         due: Option<i64>,
     ) -> Result<()> {
-        let worker = blob(lease.worker.as_u128());
-        let values = params![
-            signed(job.seq.0),
-            stage,
-            due,
-            job.life.attempt,
-            job.life.started_at.map(Timestamp::as_micros),
-            &worker[..],
-            signed(lease.token.0),
-            lease.start_by.map(Timestamp::as_micros),
-        ];
-        if job.life.attempt > 1 {
+        let attempt = job.life.attempt;
+        if attempt > 1 {
             // How far an earlier attempt was says nothing of this one.
             let sql = "UPDATE outcome SET progress = NULL WHERE seq = ?1 AND progress IS NOT NULL";
             self.run(sql, [signed(job.seq.0)])?;
         }
-        let may_have_deadline = job.spec.expires_at.is_some();
-        let sql = if may_have_deadline {
-            "UPDATE job SET stage = ?2, due = ?3, attempt = ?4, started_at = ?5, worker = ?6, token = ?7, \
-             start_by = ?8, deadline = NULL WHERE seq = ?1"
-        } else {
-            "UPDATE job SET stage = ?2, due = ?3, attempt = ?4, started_at = ?5, worker = ?6, token = ?7, \
-             start_by = ?8 WHERE seq = ?1"
+        let claim = Claim {
+            stage,
+            due,
+            attempt,
+            started_at: job.life.started_at.map(Timestamp::as_micros),
+            worker: blob(lease.worker.as_u128()),
+            start_by: lease.start_by.map(Timestamp::as_micros),
+            had_deadline: job.spec.expires_at.is_some(),
         };
-        self.run(sql, values).map(drop)
+        self.add_claim(job, lease.token, claim)
     }
 
     fn save_all(&mut self, job: &Job, stage: i64, due: Option<i64>) -> Result<()> {
@@ -152,6 +103,9 @@ impl SqliteTables {
                 has_outcome,
             ],
         )?;
+        if stage == rows::READY {
+            self.add_place(job)?;
+        }
         if has_outcome {
             self.save_outcome(job)?;
         }
@@ -178,41 +132,7 @@ impl SqliteTables {
             life.result_key,
             progress
         ];
-        self.run(sql, values).map(drop)
-    }
-
-    pub(super) fn ready_heads(
-        &self,
-        lane: LaneId,
-        max: Option<i32>,
-        limit: usize,
-    ) -> Result<Vec<Head>> {
-        let sql = "SELECT priority, seq, units FROM job WHERE stage = 0 AND lane = ?1 AND priority <= ?2 \
-                   ORDER BY priority DESC, seq LIMIT ?3";
-        let values = params![signed(lane.0), max.unwrap_or(i32::MAX), limit_of(limit)];
-        self.rows(sql, values, |row| {
-            let units = match row.get_ref(2)?.as_str_or_null()? {
-                Some(text) => Some(Arc::from(rows::parsed::<Vec<u64>>("units", text)?)),
-                None => None,
-            };
-            Ok(Head { priority: row.get(0)?, seq: Seq(unsigned(row.get(1)?)), units })
-        })
-    }
-
-    /// The same jobs whole, in one go: a statement for each would cost more than its row.
-    pub(super) fn load_ready(&self, lane: LaneId, limit: usize) -> Result<Vec<Job>> {
-        const SQL: &str = joined!(
-            "SELECT ",
-            BARE_COLUMNS,
-            " FROM job JOIN body ON body.seq = job.seq WHERE job.stage = 0 AND job.lane = ?1 ",
-            "ORDER BY job.priority DESC, job.seq LIMIT ?2"
-        );
-        let found = self.rows(SQL, [signed(lane.0), limit_of(limit)], rows::bare_job)?;
-        let mut jobs = Vec::with_capacity(found.len());
-        for (job, has_outcome) in found {
-            jobs.push(if has_outcome { self.load_job(job.seq)?.unwrap_or(job) } else { job });
-        }
-        Ok(jobs)
+        self.run_now(sql, values).map(drop)
     }
 
     pub(super) fn find_matching(
@@ -305,4 +225,4 @@ macro_rules! joined {
         }
     }};
 }
-use joined;
+pub(super) use joined;

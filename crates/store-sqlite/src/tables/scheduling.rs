@@ -73,7 +73,8 @@ impl SqliteTables {
         if since > 0 {
             return self.rows("SELECT lane, key FROM lane WHERE stamp > ?1", [since], read);
         }
-        let sql = "SELECT lane, key FROM lane WHERE EXISTS (SELECT 1 FROM job WHERE job.stage = 0 AND job.lane = lane.lane)";
+        let sql = "SELECT lane, key FROM lane WHERE EXISTS \
+                   (SELECT 1 FROM ready JOIN job USING (seq) WHERE ready.lane = lane.lane AND job.stage = 0)";
         self.rows(sql, [], read)
     }
 
@@ -197,6 +198,11 @@ impl SqliteTables {
             (
                 "jobs without a lane",
                 "SELECT count(*) FROM job WHERE lane NOT IN (SELECT lane FROM lane)",
+            ),
+            (
+                "ready jobs without a place",
+                "SELECT count(*) FROM job WHERE stage = 0 AND NOT EXISTS (SELECT 1 FROM ready \
+                 WHERE ready.lane = job.lane AND ready.priority = job.priority AND ready.seq = job.seq)",
             ),
         ];
         for (what, sql) in orphans {

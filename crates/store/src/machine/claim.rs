@@ -60,7 +60,7 @@ impl<T: Tables> Machine<T> {
 
     /// For a claim with a highest priority: what stands at or below it in lanes whose head is above it.
     fn look_below(&mut self, pass: &mut Pass, max: i32) -> Result<()> {
-        let mut instead = HashMap::new();
+        let mut instead = Map::default();
         for lane in self.board.lanes_above(max) {
             let Some(key) = self.lane_key(lane)? else { continue };
             let heads = self.tables.ready(lane, Some(max), BELOW)?;

@@ -22,11 +22,12 @@ mod reap;
 mod retry;
 mod submit;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use runcue_core::board::{Board, Head};
 use runcue_core::breaker::Change;
+use runcue_core::map::Map;
 use runcue_core::transition::{Input, Refused, Unmet, transition};
 use runcue_core::{
     Event, EventKind, Final, GroupName, Job, JobId, JobSpec, Key, LaneId, LaneKey, QueueName, Seq,
@@ -48,11 +49,11 @@ pub struct Machine<T> {
     /// The revision up to which the cache is good; nothing before the first load.
     seen: Option<u64>,
     counters: Counters,
-    groups: HashMap<Option<GroupName>, GroupInfo>,
-    queues: HashMap<QueueName, QueueInfo>,
+    groups: Map<Option<GroupName>, GroupInfo>,
+    queues: Map<QueueName, QueueInfo>,
     /// Jobs claimed through this machine, as long as nobody else has written since.
-    held: HashMap<JobId, Job>,
-    lanes: HashMap<LaneKey, LaneId>,
+    held: Map<JobId, Job>,
+    lanes: Map<LaneKey, LaneId>,
     /// Jobs at the heads of lanes, read together with them; as good as the cache they belong to.
     fetched: Fetched,
     news: News,
@@ -80,10 +81,10 @@ impl<T: Tables> Machine<T> {
             board: Board::default(),
             seen: None,
             counters: Counters::default(),
-            groups: HashMap::new(),
-            queues: HashMap::new(),
-            held: HashMap::new(),
-            lanes: HashMap::new(),
+            groups: Map::default(),
+            queues: Map::default(),
+            held: Map::default(),
+            lanes: Map::default(),
             fetched: Fetched::default(),
             news: News::default(),
             ended: Vec::new(),
@@ -463,7 +464,7 @@ impl<T: Tables> Machine<T> {
 /// Jobs read ahead of their claim, within a bound.
 #[derive(Debug, Default)]
 struct Fetched {
-    jobs: HashMap<Seq, Job>,
+    jobs: Map<Seq, Job>,
     bytes: usize,
 }
 

@@ -13,6 +13,8 @@ const NEARLY_FULL: u64 = 80;
 
 /// What is known of the batch after the checks.
 struct Checked {
+    /// Jobs of the batch that are there already, under their own id.
+    here: Map<JobId, Seq>,
     /// Per job: the job it turned out to be.
     known: Vec<Option<JobId>>,
     /// Idempotency keys that change hands.
@@ -22,7 +24,7 @@ struct Checked {
 }
 
 /// Jobs that were there before: their place, their state, and the id they really have.
-type Known = HashMap<JobId, (Seq, StateWord, JobId)>;
+type Known = Map<JobId, (Seq, StateWord, JobId)>;
 
 impl<T: Tables> Machine<T> {
     /// Accepts a batch, or refuses it and changes nothing.
@@ -46,7 +48,8 @@ impl<T: Tables> Machine<T> {
         if batch.jobs.len() > MAX_BATCH {
             return Err(StoreError::TooMany { len: batch.jobs.len(), max: MAX_BATCH });
         }
-        let mut places = HashMap::with_capacity(batch.jobs.len());
+        let mut places = Map::default();
+        places.reserve(batch.jobs.len());
         for (index, spec) in batch.jobs.iter().enumerate() {
             if places.insert(spec.id, index).is_some() {
                 return Err(StoreError::RepeatedId { index, id: spec.id });
@@ -57,10 +60,12 @@ impl<T: Tables> Machine<T> {
         if let Some(cycle) = cycle::find_cycle(edges) {
             return Err(StoreError::Cycle(cycle));
         }
+        let ids: Vec<JobId> = batch.jobs.iter().map(|spec| spec.id).collect();
         let mut checked = Checked {
+            here: self.tables.known(&ids)?,
             known: vec![None; batch.jobs.len()],
             given_up: Vec::new(),
-            prerequisites: HashMap::new(),
+            prerequisites: Map::default(),
         };
         self.check_keys(batch, &mut checked)?;
         self.check_prerequisites(batch, &places, &mut checked)?;
@@ -83,11 +88,11 @@ impl<T: Tables> Machine<T> {
     }
 
     fn check_keys(&mut self, batch: &SubmitBatch, checked: &mut Checked) -> Result<()> {
-        let mut first: HashMap<&str, JobId> = HashMap::new();
+        let mut first: Map<&str, JobId> = Map::default();
         for (index, spec) in batch.jobs.iter().enumerate() {
             let Some(key) = &spec.idempotency_key else { continue };
             // A job that is sent again after a lost reply answers for itself.
-            if self.tables.seq_of(spec.id)?.is_some() {
+            if checked.here.contains_key(&spec.id) {
                 continue;
             }
             if let Some(id) = first.get(key.as_str()) {
@@ -120,7 +125,7 @@ impl<T: Tables> Machine<T> {
     fn check_prerequisites(
         &mut self,
         batch: &SubmitBatch,
-        places: &HashMap<JobId, usize>,
+        places: &Map<JobId, usize>,
         checked: &mut Checked,
     ) -> Result<()> {
         for (index, spec) in batch.jobs.iter().enumerate() {
@@ -158,13 +163,12 @@ impl<T: Tables> Machine<T> {
         let mut dropped = Vec::new();
         for queue in capped {
             let Some(max) = queue.max_queued else { continue };
-            let mut coming = 0;
-            for (index, spec) in batch.jobs.iter().enumerate() {
-                let new = spec.queue == queue.name && checked.known[index].is_none();
-                if new && self.tables.seq_of(spec.id)?.is_none() {
-                    coming += 1;
-                }
-            }
+            let new = |(index, spec): &(usize, &JobSpec)| {
+                spec.queue == queue.name
+                    && checked.known[*index].is_none()
+                    && !checked.here.contains_key(&spec.id)
+            };
+            let coming = batch.jobs.iter().enumerate().filter(new).count() as u64;
             let over = (queue.queued + coming).saturating_sub(max);
             if coming == 0 || over == 0 {
                 continue;
@@ -186,47 +190,37 @@ impl<T: Tables> Machine<T> {
         checked: Checked,
     ) -> Result<Vec<Submitted>> {
         let mut answers = Vec::with_capacity(jobs.len());
-        let mut seqs: HashMap<JobId, Seq> = HashMap::new();
-        let has_ties = jobs.iter().any(|spec| !spec.depends_on.is_empty());
-        let mut depths: BTreeMap<QueueName, u64> = BTreeMap::new();
-        let mut tied = Vec::new();
+        let mut new = Vec::with_capacity(jobs.len());
         for (spec, known) in jobs.into_iter().zip(checked.known) {
-            if let Some(existing) = known {
-                answers.push(Submitted::Existing(existing));
+            if known.is_some() || checked.here.contains_key(&spec.id) {
+                answers.push(Submitted::Existing(known.unwrap_or(spec.id)));
                 continue;
             }
-            let unmet = open_prerequisites(&spec, &checked.prerequisites);
-            let wait = match unmet {
+            let wait = match open_prerequisites(&spec, &checked.prerequisites) {
                 0 => first_wait(spec.run_at, now),
                 left => Wait::Prerequisites(left),
             };
             let lane = self.lane_of(&spec)?;
             let seq = Seq(self.counters.seq.0 + 1);
-            let job = Job {
-                seq,
-                lane,
-                spec: Arc::new(spec),
-                life: Life::begin(now, wait),
-                has_dependents: false,
-            };
-            if !self.tables.insert(&job)? {
-                answers.push(Submitted::Existing(job.id()));
-                continue;
-            }
             self.counters.seq = seq;
-            answers.push(Submitted::New(job.id()));
-            if has_ties {
-                seqs.insert(job.id(), seq);
-                if !job.spec.depends_on.is_empty() {
-                    tied.push(job.clone());
-                }
-            }
-            if self.queues.get(&job.spec.queue).is_some_and(|queue| queue.max_queued.is_some()) {
-                let before = self.queues[&job.spec.queue].queued;
-                depths.entry(job.spec.queue.clone()).or_insert(before);
-            }
-            self.welcome(now, &job);
+            answers.push(Submitted::New(spec.id));
+            let life = Life::begin(now, wait);
+            new.push(Job { seq, lane, spec: Arc::new(spec), life, has_dependents: false });
         }
+        self.tables.insert(&new)?;
+        let mut depths: BTreeMap<QueueName, u64> = BTreeMap::new();
+        for job in &new {
+            if let Some(queue) = self.queues.get(&job.spec.queue)
+                && queue.max_queued.is_some()
+            {
+                depths.entry(job.spec.queue.clone()).or_insert(queue.queued);
+            }
+            self.welcome(now, job);
+        }
+        let has_ties = new.iter().any(|job| !job.spec.depends_on.is_empty());
+        let places = new.iter().filter(|_| has_ties).map(|job| (job.id(), job.seq));
+        let seqs: Map<JobId, Seq> = places.collect();
+        let tied = new.into_iter().filter(|job| !job.spec.depends_on.is_empty()).collect();
         self.tie_batch(now, tied, &seqs, &checked.prerequisites)?;
         self.tell_nearly_full(now, depths);
         Ok(answers)
@@ -249,7 +243,7 @@ impl<T: Tables> Machine<T> {
         &mut self,
         now: Timestamp,
         tied: Vec<Job>,
-        seqs: &HashMap<JobId, Seq>,
+        seqs: &Map<JobId, Seq>,
         outside: &Known,
     ) -> Result<()> {
         let mut doomed = Vec::new();

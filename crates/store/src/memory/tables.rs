@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use runcue_core::board::Head;
+use runcue_core::map::Map;
 use runcue_core::{
     Event, GroupName, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, Seq, ServiceName, State,
     StateWord, TaskName, TaskSpec, Timestamp, Wait, WorkerId,
@@ -155,20 +156,23 @@ impl Tables for MemoryTables {
         Ok(self.revision)
     }
 
-    fn insert(&mut self, job: &Job) -> Result<bool> {
-        if self.ids.contains_key(&job.id()) {
-            return Ok(false);
+    fn known(&mut self, ids: &[JobId]) -> Result<Map<JobId, Seq>> {
+        Ok(ids.iter().filter_map(|id| Some((*id, *self.ids.get(id)?))).collect())
+    }
+
+    fn insert(&mut self, jobs: &[Job]) -> Result<()> {
+        for job in jobs {
+            self.ids.insert(job.id(), job.seq);
+            if let Some(key) = &job.spec.idempotency_key {
+                self.keys.insert(key.clone(), job.seq);
+            }
+            self.index(job, &job.life.state, true);
+            if let Some(deadline) = job.life.deadline(&job.spec) {
+                self.deadlines.insert((deadline, job.seq));
+            }
+            self.jobs.insert(job.seq, job.clone());
         }
-        self.ids.insert(job.id(), job.seq);
-        if let Some(key) = &job.spec.idempotency_key {
-            self.keys.insert(key.clone(), job.seq);
-        }
-        self.index(job, &job.life.state, true);
-        if let Some(deadline) = job.life.deadline(&job.spec) {
-            self.deadlines.insert((deadline, job.seq));
-        }
-        self.jobs.insert(job.seq, job.clone());
-        Ok(true)
+        Ok(())
     }
 
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>> {
