@@ -97,12 +97,15 @@ macro_rules! id {
                 if text.len() != 32 {
                     return Err(refused());
                 }
-                let digit = |byte: u8| char::from(byte).to_digit(16).map(u128::from);
-                let mut bits = 0;
-                for byte in text.bytes() {
-                    bits = bits << 4 | digit(byte).ok_or_else(refused)?;
+                let digit = |byte: u8| char::from(byte).to_digit(16).map(u64::from);
+                let half = |bytes: &[u8]| {
+                    bytes.iter().try_fold(0_u64, |bits, byte| Some(bits << 4 | digit(*byte)?))
+                };
+                let (high, low) = text.as_bytes().split_at(16);
+                match (half(high), half(low)) {
+                    (Some(high), Some(low)) => Ok(Self(u128::from(high) << 64 | u128::from(low))),
+                    _ => Err(refused()),
                 }
-                Ok(Self(bits))
             }
         }
 
