@@ -39,6 +39,15 @@ pub struct Claimed {
     pub wake: Option<Timestamp>,
 }
 
+/// What a claim could take now.
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    /// The jobs: groups in the order of their turns, the best of each lane first.
+    pub jobs: Vec<Candidate>,
+    /// The earliest instant at which there may be others by itself.
+    pub wake: Option<Timestamp>,
+}
+
 /// A job that a claim could take now.
 #[derive(Clone, Debug)]
 pub struct Candidate {

@@ -12,6 +12,7 @@
 //! of a job's state goes.
 
 mod cancel;
+mod candidates;
 mod claim;
 mod define;
 mod extend;
@@ -279,7 +280,8 @@ impl<T: Tables> Machine<T> {
             } else {
                 self.tables.ready(lane, None, HEADS)?
             };
-            self.board.fill(lane, heads, HEADS);
+            let (heads, asked) = self.that_could_run(lane, heads, HEADS)?;
+            self.board.fill(lane, heads, asked);
         }
         Ok(())
     }
