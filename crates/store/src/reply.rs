@@ -287,6 +287,15 @@ pub struct Pruned {
 }
 
 impl Pruned {
+    /// Adds what another round deleted.
+    pub fn add(&mut self, other: &Self) {
+        for (state, count) in &other.jobs {
+            *self.jobs.entry(*state).or_default() += count;
+        }
+        self.events += other.events;
+        self.usage += other.usage;
+    }
+
     /// Whether there was nothing to do.
     pub fn is_empty(&self) -> bool {
         self.jobs.values().all(|n| *n == 0) && self.events == 0 && self.usage == 0

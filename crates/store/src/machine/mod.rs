@@ -106,7 +106,7 @@ impl<T: Tables> Machine<T> {
         let changes = self.tables.changes(since, now)?;
         self.held.clear();
         self.fetched.clear();
-        if since == 0 {
+        if changes.afresh {
             self.board = Board::default();
             self.groups.clear();
             self.queues.clear();
