@@ -3,7 +3,7 @@
 //! its thread; there are only a few such threads, so a callback that always hangs costs its own effect and
 //! nothing else.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -106,12 +106,12 @@ impl Callbacks {
         self.priority.is_some() || self.dependency.is_some()
     }
 
-    /// Runs calls one after the other; nothing where one hung, panicked or was not reached.
+    /// Runs calls one after the other, as long as a round may take.
     pub(crate) async fn round<T: Send + 'static>(
         &self,
         metrics: &Arc<Metrics>,
         calls: Vec<Call<T>>,
-    ) -> Vec<Option<T>> {
+    ) -> Vec<Answer<T>> {
         let wanted = calls.len();
         if wanted == 0 {
             return Vec::new();
@@ -120,7 +120,7 @@ impl Callbacks {
         // The wait is in real time, also under virtual time: a callback is not part of the simulation.
         let waited = tokio::task::spawn_blocking(move || wait(&threads, &meter, calls)).await;
         let mut answers = waited.unwrap_or_default();
-        answers.resize_with(wanted, || None);
+        answers.resize_with(wanted, || Answer::Failed);
         answers
     }
 
@@ -135,6 +135,17 @@ impl Callbacks {
     }
 }
 
+/// What came of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer<T> {
+    /// The callback's answer.
+    Given(T),
+    /// It hung, it panicked, or there was no thread for it.
+    Failed,
+    /// Those before it took all the time of the round.
+    NotReached,
+}
+
 /// One call of a callback.
 pub(crate) type Call<T> = Box<dyn FnOnce() -> T + Send>;
 type Left<T> = Arc<Mutex<VecDeque<(usize, Call<T>)>>>;
@@ -145,16 +156,18 @@ fn wait<T: Send + 'static>(
     threads: &Arc<Threads>,
     metrics: &Metrics,
     calls: Vec<Call<T>>,
-) -> Vec<Option<T>> {
+) -> Vec<Answer<T>> {
     let end = Instant::now() + ROUND;
-    let mut answers: Vec<Option<T>> = calls.iter().map(|_| None).collect();
+    let mut answers: Vec<Answer<T>> = calls.iter().map(|_| Answer::NotReached).collect();
     let mut left: VecDeque<_> = calls.into_iter().enumerate().collect();
     while !left.is_empty() {
         let shared: Left<T> = Arc::new(Mutex::new(left));
         let (answer, answered) = mpsc::channel();
         let series = Arc::clone(&shared);
         if !threads.run(Box::new(move || make_calls(&series, &answer))) {
-            metrics.callback_failed(take(&shared).len() as u64);
+            let refused = take(&shared);
+            metrics.callback_failed(refused.len() as u64);
+            refused.iter().for_each(|(index, _)| answers[*index] = Answer::Failed);
             break;
         }
         let hung = loop {
@@ -163,14 +176,22 @@ fn wait<T: Send + 'static>(
                 Ok((index, value, took)) => {
                     metrics.callback_took(took);
                     metrics.callback_failed(u64::from(value.is_none()));
-                    answers[index] = value;
+                    answers[index] = value.map_or(Answer::Failed, Answer::Given);
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => break true,
+                // At the end of the round the last one may have had less time than it may take.
+                Err(mpsc::RecvTimeoutError::Timeout) => break patience == LIMIT,
                 Err(mpsc::RecvTimeoutError::Disconnected) => break false,
             }
         };
         left = take(&shared);
         if hung {
+            let waits: HashSet<usize> = left.iter().map(|(index, _)| *index).collect();
+            let begun = |index: &usize| !waits.contains(index);
+            for index in (0..answers.len()).filter(begun) {
+                if matches!(answers[index], Answer::NotReached) {
+                    answers[index] = Answer::Failed;
+                }
+            }
             metrics.callback_failed(1);
             tracing::warn!("a callback took longer than it may; its default is used");
         }
@@ -263,7 +284,8 @@ mod tests {
             call(|| 3),
         ];
         let answers = callbacks.round(&metrics, calls).await;
-        assert_eq!(answers, [Some(1), None, None, Some(3)]);
+        let (given, failed) = (Answer::Given, Answer::Failed);
+        assert_eq!(answers, [given(1), failed, failed, given(3)]);
         assert_eq!(metrics.callback_errors(), 2);
         drop(release);
     }
@@ -276,15 +298,26 @@ mod tests {
         for _ in 0..THREADS {
             let gate = Arc::clone(&gate);
             let hang = call(move || gate.lock().unwrap().recv().unwrap_or(()));
-            assert_eq!(callbacks.round(&metrics, vec![hang]).await, [None]);
+            assert_eq!(callbacks.round(&metrics, vec![hang]).await, [Answer::Failed]);
         }
-        assert_eq!(callbacks.round(&metrics, vec![call(|| ())]).await, [None], "all are busy");
+        let refused = callbacks.round(&metrics, vec![call(|| ())]).await;
+        assert_eq!(refused, [Answer::Failed], "all are busy");
         assert_eq!(callbacks.threads.started.load(Ordering::Relaxed), THREADS);
         drop(release);
         while callbacks.threads.idle().is_empty() {
             std::thread::yield_now();
         }
-        assert_eq!(callbacks.round(&metrics, vec![call(|| ())]).await, [Some(())]);
+        assert_eq!(callbacks.round(&metrics, vec![call(|| ())]).await, [Answer::Given(())]);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_the_round_does_not_reach_is_not_held_against_it() {
+        let (callbacks, metrics) = (Callbacks::default(), Arc::new(Metrics::default()));
+        let slow = |_| call(|| std::thread::sleep(LIMIT * 3 / 5));
+        let answers = callbacks.round(&metrics, (0..20).map(slow).collect()).await;
+        assert_eq!(answers.first(), Some(&Answer::Given(())));
+        assert_eq!(answers.last(), Some(&Answer::NotReached));
+        assert_eq!(metrics.callback_errors(), 0);
     }
 
     #[test]

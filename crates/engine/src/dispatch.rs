@@ -118,12 +118,17 @@ pub(crate) async fn claim(
 
 async fn ask(shared: &Shared, now: Timestamp, filter: ClaimFilter, max: usize) -> Result<Claimed> {
     let mut request = shared.request(filter, max);
-    if shared.callbacks.are_set() {
-        request.only = Some(score::choose(shared, now, &request).await?);
+    if !shared.callbacks.are_set() {
+        return shared.ask(shared.store.claim(now, request)).await;
     }
+    let choice = score::choose(shared, now, &request).await?;
+    if choice.jobs.is_empty() {
+        return Ok(Claimed { jobs: Vec::new(), wake: choice.wake });
+    }
+    request.only = Some(choice.jobs);
     // Scoring took time, and a job of a rated service must start soon after its claim.
-    let now = if request.only.is_some() { shared.clock.now() } else { now };
-    shared.ask(shared.store.claim(now, request)).await
+    let claimed = shared.ask(shared.store.claim(shared.clock.now(), request)).await?;
+    Ok(Claimed { wake: earliest(claimed.wake, choice.wake), ..claimed })
 }
 
 /// Runs a held job and frees its slot.

@@ -11,6 +11,8 @@ use crate::shared::Shared;
 
 /// How long after its start an engine first looks.
 const FIRST: Duration = Duration::from_secs(60);
+/// So many pieces are deleted in a row at the most.
+const ROUNDS: u32 = 100;
 
 /// Deletes what was announced a round ago.
 #[derive(Debug)]
@@ -30,7 +32,14 @@ impl Pruner {
         let mut deleted = Pruned::default();
         if let Some(as_of) = self.announced.take() {
             // As of the announcement: what has come of age since was not announced.
-            deleted = shared.ask(shared.store.prune(as_of, self.retention, false)).await?;
+            for _ in 0..ROUNDS {
+                // The store deletes a piece at a time, so that others get their turn in between.
+                let some = shared.ask(shared.store.prune(as_of, self.retention, false)).await?;
+                if some.is_empty() {
+                    break;
+                }
+                deleted.add(&some);
+            }
             log("retention: deleted", &deleted);
         }
         let due = shared.ask(shared.store.prune(now, self.retention, true)).await?;

@@ -1,14 +1,21 @@
 //! The scored path: which of the jobs that could run now are to run, and in what order, when the application
 //! has a say. The store still decides whether each of them may.
+//!
+//! Jobs whose prerequisites the application does not confirm are passed over, and the store is asked for
+//! what stands behind them, page by page, until there are enough. One dispatch looks at a few pages; if it
+//! ends before the jobs do, what it passed over stays passed over for a while and the next one goes on
+//! behind it. So however many jobs are turned down, they hide none for ever and stall nobody.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use runcue_core::{JobId, Timestamp};
-use runcue_store::{Candidate, ClaimRequest, Result};
+use runcue_core::{GroupName, JobId, Seq, Timestamp};
+use runcue_store::{Candidate, Candidates, ClaimRequest, Result};
 
-use crate::callbacks::{Call, DependencyFn, PriorityContext, PriorityFn};
+use crate::callbacks::{Answer, Call, DependencyFn, PriorityContext, PriorityFn};
+use crate::dispatch::earliest;
 use crate::shared::Shared;
 
 /// The score of a job whose callback gave none.
@@ -19,6 +26,10 @@ const FRESH: Duration = Duration::from_millis(100);
 const SPARED: Duration = Duration::from_secs(10);
 /// At least so many candidates are looked at, so that there is a choice.
 const CHOICE: usize = 256;
+/// So many pages one dispatch looks at, each twice as long as the one before.
+const PAGES: u32 = 4;
+/// How long jobs stay passed over after a dispatch that did not get to the end.
+const PASSED: Duration = Duration::from_secs(2);
 
 /// Answers of callbacks that still hold.
 #[derive(Debug, Default)]
@@ -30,6 +41,8 @@ pub(crate) struct Scores {
 struct Kept {
     scores: HashMap<JobId, (f64, Timestamp)>,
     satisfied: HashMap<JobId, (bool, Timestamp)>,
+    /// Jobs that were turned down.
+    passed: HashMap<Seq, Timestamp>,
 }
 
 impl Scores {
@@ -37,34 +50,90 @@ impl Scores {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.scores.retain(|_, (_, until)| *until > now);
         kept.satisfied.retain(|_, (_, until)| *until > now);
+        kept.passed.retain(|_, until| *until > now);
         kept
     }
 }
 
-/// The jobs to claim, best first.
+/// What to claim.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    /// The jobs, best first.
+    pub(crate) jobs: Vec<JobId>,
+    /// When to look again by itself.
+    pub(crate) wake: Option<Timestamp>,
+}
+
+/// The jobs to claim.
 pub(crate) async fn choose(
     shared: &Shared,
     now: Timestamp,
     request: &ClaimRequest,
-) -> Result<Vec<JobId>> {
+) -> Result<Choice> {
     let look = ClaimRequest { max: request.max.saturating_mul(4).max(CHOICE), ..request.clone() };
-    let mut candidates = shared.ask(shared.store.candidates(now, look)).await?;
-    if let Some(check) = &shared.callbacks.dependency {
-        candidates = satisfied(shared, now, check, candidates).await;
-    }
-    match &shared.callbacks.priority {
-        Some(priority) => ordered(shared, now, priority, candidates).await,
-        None => Ok(candidates.iter().map(|candidate| candidate.job.id()).collect()),
-    }
+    let found = match &shared.callbacks.dependency {
+        Some(check) => confirmed(shared, now, check, look, request.max).await?,
+        None => shared.ask(shared.store.candidates(now, look, HashSet::new())).await?,
+    };
+    let jobs = match &shared.callbacks.priority {
+        Some(priority) => ordered(shared, now, priority, found.jobs).await?,
+        None => in_turn(found.jobs),
+    };
+    Ok(Choice { jobs, wake: found.wake })
 }
 
-/// Those whose prerequisites the application says are satisfied, every one.
+/// Candidates whose prerequisites the application confirms: as many as are wanted, if there are.
+async fn confirmed(
+    shared: &Shared,
+    now: Timestamp,
+    check: &Arc<DependencyFn>,
+    mut look: ClaimRequest,
+    wanted: usize,
+) -> Result<Candidates> {
+    let mut passed: HashSet<Seq> = shared.scores.kept(now).passed.keys().copied().collect();
+    let mut found = Candidates::default();
+    // What was chosen already is not to come again with the next page either.
+    let mut seen = passed.clone();
+    for page in 1..=PAGES {
+        let next = shared.ask(shared.store.candidates(now, look.clone(), seen.clone())).await?;
+        found.wake = earliest(found.wake, next.wake);
+        if next.jobs.is_empty() {
+            return Ok(found);
+        }
+        seen.extend(next.jobs.iter().map(|candidate| candidate.job.seq));
+        let verdicts = satisfied(shared, now, check, &next.jobs).await;
+        let unfinished = verdicts.contains(&None);
+        for (candidate, verdict) in next.jobs.into_iter().zip(verdicts) {
+            match verdict {
+                Some(true) => found.jobs.push(candidate),
+                Some(false) => drop(passed.insert(candidate.job.seq)),
+                None => {}
+            }
+        }
+        if found.jobs.len() >= wanted {
+            break;
+        }
+        if unfinished || page == PAGES {
+            // The next dispatch, which comes soon, goes on from here.
+            let until = now.plus(PASSED);
+            let later = passed.iter().map(|seq| (*seq, until));
+            shared.scores.kept(now).passed.extend(later);
+            found.wake = earliest(found.wake, Some(now.plus(FRESH)));
+            break;
+        }
+        look.max = look.max.saturating_mul(2);
+    }
+    Ok(found)
+}
+
+/// Whether the application says that all prerequisites of each candidate are satisfied; nothing where there
+/// was no time to ask.
 async fn satisfied(
     shared: &Shared,
     now: Timestamp,
     check: &Arc<DependencyFn>,
-    candidates: Vec<Candidate>,
-) -> Vec<Candidate> {
+    candidates: &[Candidate],
+) -> Vec<Option<bool>> {
     let needed: HashSet<JobId> =
         candidates.iter().flat_map(|candidate| candidate.job.spec.depends_on.clone()).collect();
     let mut answers: HashMap<JobId, bool> = HashMap::new();
@@ -85,16 +154,45 @@ async fn satisfied(
     let fresh = shared.callbacks.round(&shared.metrics, unknown.iter().map(call).collect()).await;
     let mut kept = shared.scores.kept(now);
     for (id, answer) in unknown.into_iter().zip(fresh) {
-        let until = now.plus(if answer.is_some() { FRESH } else { SPARED });
-        let answer = answer.unwrap_or(false);
-        kept.satisfied.insert(id, (answer, until));
+        let (answer, holds) = match answer {
+            Answer::Given(answer) => (answer, FRESH),
+            Answer::Failed => (false, SPARED),
+            Answer::NotReached => continue,
+        };
+        kept.satisfied.insert(id, (answer, now.plus(holds)));
         answers.insert(id, answer);
     }
     drop(kept);
-    let met = |candidate: &Candidate| {
-        candidate.job.spec.depends_on.iter().all(|id| answers.get(id).copied().unwrap_or(false))
+    let verdict = |candidate: &Candidate| {
+        let each = candidate.job.spec.depends_on.iter().map(|id| answers.get(id).copied());
+        each.fold(Some(true), |all, one| match (all, one) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (Some(true), Some(true)) => Some(true),
+            _ => None,
+        })
     };
-    candidates.into_iter().filter(met).collect()
+    candidates.iter().map(verdict).collect()
+}
+
+/// The candidates in the order in which a plain claim would take them: groups take turns, the best of each
+/// first.
+fn in_turn(candidates: Vec<Candidate>) -> Vec<JobId> {
+    let mut places: HashMap<Option<GroupName>, usize> = HashMap::new();
+    let mut queues: Vec<Vec<(Reverse<i32>, Seq, JobId)>> = Vec::new();
+    for Candidate { job, .. } in candidates {
+        let place = *places.entry(job.spec.group.clone()).or_insert_with(|| {
+            queues.push(Vec::new());
+            queues.len() - 1
+        });
+        queues[place].push((Reverse(job.spec.priority), job.seq, job.id()));
+    }
+    let mut turns: Vec<(usize, usize, JobId)> = Vec::new();
+    for (place, queue) in queues.iter_mut().enumerate() {
+        queue.sort_unstable();
+        turns.extend(queue.iter().enumerate().map(|(round, (_, _, id))| (round, place, *id)));
+    }
+    turns.sort_by_key(|(round, place, _)| (*round, *place));
+    turns.into_iter().map(|(_, _, id)| id).collect()
 }
 
 /// The candidates by score; equals stay in the order they came.
@@ -117,8 +215,12 @@ async fn ordered(
         let fresh = shared.callbacks.round(&shared.metrics, calls.collect()).await;
         let mut kept = shared.scores.kept(now);
         for (id, answer) in ids.into_iter().zip(fresh) {
-            let until = now.plus(if answer.is_some() { FRESH } else { SPARED });
-            kept.scores.insert(id, (clamp(answer), until));
+            let (score, holds) = match answer {
+                Answer::Given(score) => (clamp(score), FRESH),
+                Answer::Failed => (DEFAULT, SPARED),
+                Answer::NotReached => continue,
+            };
+            kept.scores.insert(id, (score, now.plus(holds)));
         }
     }
     let kept = shared.scores.kept(now);
@@ -148,11 +250,8 @@ fn score(
     })
 }
 
-fn clamp(answer: Option<f64>) -> f64 {
-    match answer {
-        Some(score) if !score.is_nan() => score.clamp(0.0, 1.0),
-        _ => DEFAULT,
-    }
+fn clamp(score: f64) -> f64 {
+    if score.is_nan() { DEFAULT } else { score.clamp(0.0, 1.0) }
 }
 
 #[cfg(test)]
@@ -161,7 +260,7 @@ mod tests {
 
     #[test]
     fn scores_outside_the_range_are_brought_into_it() {
-        let scores = [None, Some(f64::NAN), Some(-1.0), Some(7.0), Some(0.25)].map(clamp);
-        assert_eq!(scores, [0.5, 0.5, 0.0, 1.0, 0.25]);
+        let scores = [f64::NAN, -1.0, 7.0, 0.25].map(clamp);
+        assert_eq!(scores, [0.5, 0.0, 1.0, 0.25]);
     }
 }

@@ -162,9 +162,11 @@ CREATE TABLE meta (
     event             INTEGER NOT NULL,
     delayed           INTEGER NOT NULL,
     blocked           INTEGER NOT NULL,
-    last_served_group TEXT
+    last_served_group TEXT,
+    -- the revision at which lanes or groups were last deleted: whoever knew them must look again
+    lanes_pruned      INTEGER NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES (1, 1, 0, 0, 0, 0, 0, NULL);
+INSERT INTO meta VALUES (1, 1, 0, 0, 0, 0, 0, NULL, 0);
 
 CREATE VIEW jobs AS
 SELECT

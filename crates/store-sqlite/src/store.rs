@@ -1,14 +1,16 @@
 //! [`SqliteStore`]: the [`Store`] over one file. Writes go to the writer, questions to the readers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use runcue_core::why::Reason;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ServiceSpec, TaskSpec, Timestamp, WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, QueueSpec, Seq, ServiceSpec, TaskSpec, Timestamp,
+    WorkerId,
 };
 use runcue_store::{
-    Candidate, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, GroupInfo, ListRequest,
+    Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, GroupInfo, ListRequest,
     LogChunk, Page, Pruned, QueueInfo, Reaped, Result, Retention, ServiceInfo, Stats, Store,
     StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
 };
@@ -98,8 +100,13 @@ impl Store for SqliteStore {
         self.writer.call(now, move |machine| machine.claim(now, &request)).await
     }
 
-    async fn candidates(&self, now: Timestamp, request: ClaimRequest) -> Result<Vec<Candidate>> {
-        self.writer.call(now, move |machine| machine.candidates(now, &request)).await
+    async fn candidates(
+        &self,
+        now: Timestamp,
+        request: ClaimRequest,
+        except: HashSet<Seq>,
+    ) -> Result<Candidates> {
+        self.writer.call(now, move |machine| machine.candidates(now, &request, &except)).await
     }
 
     async fn extend(&self, now: Timestamp, leases: Vec<Extend>) -> Result<Vec<Extended>> {

@@ -351,6 +351,10 @@ impl Tables for SqliteTables {
             .map(drop)
     }
 
+    fn prune_lanes(&mut self, limit: usize) -> Result<bool> {
+        self.delete_lanes(limit)
+    }
+
     fn put_group(&mut self, group: &GroupInfo) -> Result<()> {
         self.write_group(group)
     }

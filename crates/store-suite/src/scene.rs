@@ -7,11 +7,11 @@ use std::time::Duration;
 use runcue_core::service::KeyLimits;
 use runcue_core::{
     ErrorKind, EventKind, GroupName, Job, JobFilter, JobId, JobSpec, Key, Lease, QueueName, Rate,
-    RetryPolicy, ServiceName, ServiceSpec, StateWord, TaskName, Timestamp, Use, WorkerId,
+    RetryPolicy, Seq, ServiceName, ServiceSpec, StateWord, TaskName, Timestamp, Use, WorkerId,
 };
 use runcue_store::{
-    ClaimRequest, Extend, Extended, Finish, Finished, Outcome, Reaped, Result, ServiceInfo, Store,
-    SubmitBatch, Submitted,
+    Candidates, ClaimRequest, Extend, Extended, Finish, Finished, Outcome, Reaped, Result,
+    ServiceInfo, Store, SubmitBatch, Submitted,
 };
 
 use crate::Maker;
@@ -215,6 +215,12 @@ impl Scene {
     pub async fn ids_as(&self, request: ClaimRequest) -> Vec<u128> {
         let jobs = self.claim_as(request).await;
         jobs.iter().map(|(job, _)| job.id().as_u128()).collect()
+    }
+
+    /// What a claim could take now, without some that were turned down.
+    pub async fn candidates(&self, max: usize, except: &[Seq]) -> Candidates {
+        let except = except.iter().copied().collect();
+        self.store.candidates(self.now, self.request(max), except).await.unwrap()
     }
 
     /// Claims the one job that is next.

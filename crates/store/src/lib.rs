@@ -18,17 +18,20 @@ pub mod reply;
 pub mod request;
 pub mod tables;
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use runcue_core::why::Reason;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ServiceSpec, TaskSpec, Timestamp, WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, QueueSpec, Seq, ServiceSpec, TaskSpec, Timestamp,
+    WorkerId,
 };
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use reply::{
-    Candidate, Claimed, Counts, Extended, Finished, GroupInfo, LogChunk, LogStream, Page, Pruned,
-    QueueInfo, Reaped, ServiceInfo, Stats, Submitted, WorkerInfo,
+    Candidate, Candidates, Claimed, Counts, Extended, Finished, GroupInfo, LogChunk, LogStream,
+    Page, Pruned, QueueInfo, Reaped, ServiceInfo, Stats, Submitted, WorkerInfo,
 };
 pub use request::{
     ClaimRequest, Extend, Finish, Keep, ListRequest, Outcome, Retention, SubmitBatch, WorkerSpec,
@@ -50,8 +53,14 @@ pub trait Store: Send + Sync + 'static {
     async fn claim(&self, now: Timestamp, request: ClaimRequest) -> Result<Claimed>;
 
     /// Jobs that a claim could take now, for a caller that wants to choose among them by score and then
-    /// claim them by id.
-    async fn candidates(&self, now: Timestamp, request: ClaimRequest) -> Result<Vec<Candidate>>;
+    /// claim them by id. About `max` of them, from every lane that is open. A caller that has turned some
+    /// down names them, and is told of those behind; an answer without jobs means that there are no more.
+    async fn candidates(
+        &self,
+        now: Timestamp,
+        request: ClaimRequest,
+        except: HashSet<Seq>,
+    ) -> Result<Candidates>;
 
     /// Heartbeats: extends leases, notes that a job has begun, takes progress, and tells of cancel
     /// requests and lost leases. One answer per entry.

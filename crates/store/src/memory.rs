@@ -3,18 +3,20 @@
 
 mod tables;
 
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use runcue_core::why::Reason;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ServiceSpec, TaskSpec, Timestamp, WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, QueueSpec, Seq, ServiceSpec, TaskSpec, Timestamp,
+    WorkerId,
 };
 use tokio::sync::watch;
 
 use crate::machine::Machine;
 use crate::reply::{
-    Candidate, Claimed, Extended, Finished, GroupInfo, LogChunk, Page, Pruned, QueueInfo, Reaped,
+    Candidates, Claimed, Extended, Finished, GroupInfo, LogChunk, Page, Pruned, QueueInfo, Reaped,
     ServiceInfo, Stats, Submitted, WorkerInfo,
 };
 use crate::request::{
@@ -84,8 +86,13 @@ impl Store for MemoryStore {
         self.write(now, |machine| machine.claim(now, &request))
     }
 
-    async fn candidates(&self, now: Timestamp, request: ClaimRequest) -> Result<Vec<Candidate>> {
-        self.write(now, |machine| machine.candidates(now, &request))
+    async fn candidates(
+        &self,
+        now: Timestamp,
+        request: ClaimRequest,
+        except: HashSet<Seq>,
+    ) -> Result<Candidates> {
+        self.write(now, |machine| machine.candidates(now, &request, &except))
     }
 
     async fn extend(&self, now: Timestamp, leases: Vec<Extend>) -> Result<Vec<Extended>> {

@@ -39,6 +39,15 @@ pub struct Claimed {
     pub wake: Option<Timestamp>,
 }
 
+/// What a claim could take now.
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    /// The jobs: groups in the order of their turns, the best of each lane first.
+    pub jobs: Vec<Candidate>,
+    /// The earliest instant at which there may be others by itself.
+    pub wake: Option<Timestamp>,
+}
+
 /// A job that a claim could take now.
 #[derive(Clone, Debug)]
 pub struct Candidate {
@@ -278,6 +287,15 @@ pub struct Pruned {
 }
 
 impl Pruned {
+    /// Adds what another round deleted.
+    pub fn add(&mut self, other: &Self) {
+        for (state, count) in &other.jobs {
+            *self.jobs.entry(*state).or_default() += count;
+        }
+        self.events += other.events;
+        self.usage += other.usage;
+    }
+
     /// Whether there was nothing to do.
     pub fn is_empty(&self) -> bool {
         self.jobs.values().all(|n| *n == 0) && self.events == 0 && self.usage == 0

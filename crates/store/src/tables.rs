@@ -73,6 +73,9 @@ pub struct Changes {
     pub held: Vec<(LaneId, u32)>,
     /// The numbers.
     pub counters: Counters,
+    /// This is everything there is, not only what changed: the first look, or lanes were deleted since the
+    /// last one. What is known from before is to be forgotten.
+    pub afresh: bool,
 }
 
 /// The instants by which jobs are found.
@@ -162,6 +165,10 @@ pub trait Tables {
     fn lane_key(&mut self, lane: LaneId) -> Result<Option<LaneKey>>;
     /// A lane gained ready jobs: others must look again.
     fn touch_lane(&mut self, lane: LaneId) -> Result<()>;
+
+    /// Deletes lanes that no job belongs to, at most so many, and groups that have no jobs and are not
+    /// paused. Answers whether it deleted anything. Whoever knew them is told by [`Changes::afresh`].
+    fn prune_lanes(&mut self, limit: usize) -> Result<bool>;
 
     /// Writes a group.
     fn put_group(&mut self, group: &GroupInfo) -> Result<()>;

@@ -59,6 +59,12 @@ impl Board {
         }
     }
 
+    /// Jobs of a lane were left out of its heads because they can never run under the present limits: when
+    /// those change, the heads are asked for again.
+    pub fn left_out(&mut self, id: LaneId) {
+        self.skipped.insert(id);
+    }
+
     /// A job of a lane is ready now.
     pub fn push(&mut self, id: LaneId, head: Head) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };

@@ -120,7 +120,7 @@ pub struct Board {
     /// How often something that was kept became free.
     freed: u64,
     /// Lanes with jobs that can never run under the present limits.
-    skipped: Vec<LaneId>,
+    skipped: HashSet<LaneId>,
     /// The instant of the latest pass.
     latest: Timestamp,
     served: Token,

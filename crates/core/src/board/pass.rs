@@ -143,7 +143,9 @@ impl Board {
             let gates: Vec<usize> =
                 self.groups[group].best.iter().map(|(_, _, gate)| *gate).collect();
             for gate in gates {
-                if self.is_open(pass, gate) {
+                // Not `is_open`: to a scored claim a breaker that wants a probe is open, and the first job
+                // it takes is the probe.
+                if self.is_unclosed(pass, gate) {
                     let ranks = &self.groups[group].gates[&gate];
                     open.extend(ranks.iter().map(|(_, _, lane)| *lane));
                 }
@@ -157,9 +159,18 @@ impl Board {
         let Some((gate, group)) = self.lanes.get(&lane).map(|lane| (lane.gate, lane.group)) else {
             return false;
         };
-        !self.groups[group].paused
-            && self.is_wanted(pass, gate)
-            && self.closed_by(pass, gate).is_none()
+        !self.groups[group].paused && self.is_unclosed(pass, gate)
+    }
+
+    fn is_unclosed(&self, pass: &mut Pass, gate: usize) -> bool {
+        if !self.is_wanted(pass, gate) {
+            return false;
+        }
+        let closed = self.closed_by(pass, gate);
+        if let Some(block) = closed {
+            pass.wake_at(block.until());
+        }
+        closed.is_none()
     }
 
     fn next_place(&self, pass: &Pass) -> Option<Place> {
@@ -196,7 +207,7 @@ impl Board {
                 match self.fits(id, &head, pass.now) {
                     Fit::Now => return Some(Pick { lane: id, head }),
                     Fit::Never if pass.instead.is_none() => {
-                        self.skipped.push(id);
+                        self.skipped.insert(id);
                         self.remove(id, head.seq);
                         return self.probe(pass);
                     }
@@ -238,7 +249,7 @@ impl Board {
             }
             Fit::Never => {
                 // Under these limits it can never run; it must not keep the rest waiting.
-                self.skipped.push(id);
+                self.skipped.insert(id);
                 self.remove(id, head.seq);
             }
             Fit::NotYet(short) => self.keep(pass, id, &head, &short),
@@ -281,7 +292,7 @@ impl Board {
 
     /// Under these limits a job can never run; what stands behind it gets a look instead.
     fn skip(&mut self, pass: &mut Pass, id: LaneId, seq: Seq, group: usize) -> Option<Pick> {
-        self.skipped.push(id);
+        self.skipped.insert(id);
         self.remove(id, seq);
         if let Some(instead) = &mut pass.instead
             && instead

@@ -1,14 +1,15 @@
 //! The application's callbacks: their answers, their time limit, and what holds when they hang or panic.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use runcue_core::StateWord;
+use runcue_core::{JobId, ServiceSpec, StateWord};
 use runcue_engine::{
-    NewJob, PriorityContext, Task, dependency_check_file, priority_by_wait_time, testing,
+    Cue, Failure, NewJob, PriorityContext, Task, dependency_check_file, priority_by_wait_time,
+    testing,
 };
 
-use crate::support::{Record, millis, quick, rated, recording, secs, word};
+use crate::support::{Record, millis, quick, rated, recording, retry, secs, service, word};
 
 fn urgency(context: &PriorityContext<'_>) -> f64 {
     context.work.spec.params.to::<f64>().unwrap()
@@ -148,4 +149,103 @@ async fn by_wait_time_the_oldest_goes_first_whatever_its_priority() {
     }
     cue.drain().await.unwrap();
     assert_eq!(record.all(), ["old", "newer", "newest"]);
+}
+
+/// A cue whose application has the output of one job only; so many jobs that wait for another's output, and
+/// behind them, in the same lane, one that waits for it. Answers that last one.
+async fn behind_unsatisfied(heads: usize) -> (Cue, JobId) {
+    let there: Arc<OnceLock<JobId>> = Arc::default();
+    let check = Arc::clone(&there);
+    let cue = testing::cue()
+        .task(quick("t"))
+        .slots(4)
+        .dependency_satisfied(move |id| check.get() == Some(&id))
+        .build()
+        .await
+        .unwrap();
+    let missing = cue.submit(NewJob::of("t")).await.unwrap();
+    let output = cue.submit(NewJob::of("t")).await.unwrap();
+    there.set(output).unwrap();
+    let waiting = |_| NewJob::of("t").depends_on([missing]);
+    cue.submit_all((0..heads).map(waiting).collect()).await.unwrap();
+    let last = cue.submit(NewJob::of("t").depends_on([output])).await.unwrap();
+    (cue, last)
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_hundred_unsatisfied_jobs_do_not_hide_the_next() {
+    let (cue, last) = behind_unsatisfied(500).await;
+    assert_eq!(cue.run_inline().await.unwrap(), 3, "the two prerequisites and the last");
+    assert_eq!(word(&cue.get(last).await.unwrap()), StateWord::Completed);
+    assert_eq!(cue.stats().await.unwrap().counts.queued, 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_do_more_than_one_dispatch_looks_at() {
+    let (cue, last) = behind_unsatisfied(9_000).await;
+    cue.start();
+    assert_eq!(word(&cue.wait(last).await.unwrap()), StateWord::Completed);
+    assert_eq!(cue.stats().await.unwrap().counts.queued, 9_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_scores_a_limited_service_is_looked_at_when_it_opens_and_not_before() {
+    let record = Record::default();
+    let (starts, scored) = (record.clone(), Arc::new(AtomicUsize::new(0)));
+    let begin = tokio::time::Instant::now();
+    let task = Task::new("t").unwrap().service("api").unwrap().handler(move |_| {
+        starts.add(begin.elapsed().as_secs());
+        async { Ok(()) }
+    });
+    let count = Arc::clone(&scored);
+    let cue = testing::cue()
+        .service(rated("api", 1, secs(600)))
+        .task(task)
+        .poll(secs(7 * 24 * 3600))
+        .priority(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            0.5
+        })
+        .build()
+        .await
+        .unwrap();
+    cue.submit_all((0..4).map(|_| NewJob::of("t")).collect()).await.unwrap();
+    cue.start();
+    cue.drain().await.unwrap();
+    assert_eq!(record.all(), [0, 600, 1_200, 1_800]);
+    assert_eq!(scored.load(Ordering::SeqCst), 4 + 3 + 2 + 1, "once per job and opening");
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_scores_a_breaker_still_gets_its_probe() {
+    let task = Task::new("t").unwrap().service("api").unwrap().retry(retry(1)).handler(|work| {
+        let fails = work.target() == Some("fails");
+        async move { if fails { Err(Failure::transient("down")) } else { Ok(()) } }
+    });
+    let api =
+        ServiceSpec { circuit_threshold: Some(1), circuit_timeout: secs(60), ..service("api") };
+    let cue = testing::cue().service(api).task(task).priority(|_| 0.5).build().await.unwrap();
+    cue.submit(NewJob::of("t").target("fails")).await.unwrap();
+    cue.submit_all((0..3).map(|_| NewJob::of("t")).collect()).await.unwrap();
+    cue.drain().await.unwrap();
+    assert_eq!(cue.stats().await.unwrap().counts.completed, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_dependency_check_alone_groups_still_take_turns() {
+    let record = Record::default();
+    let cue = testing::cue()
+        .task(recording("t", &record))
+        .dependency_satisfied(|_| true)
+        .slots(4)
+        .build()
+        .await
+        .unwrap();
+    for name in ["a", "b", "c"] {
+        let jobs = (0..3).map(|n| NewJob::of("t").target(format!("{name}{n}")).group(name));
+        cue.submit_all(jobs.collect()).await.unwrap();
+    }
+    cue.start();
+    cue.drain().await.unwrap();
+    assert_eq!(record.all(), ["a0", "b0", "c0", "a1", "b1", "c1", "a2", "b2", "c2"]);
 }

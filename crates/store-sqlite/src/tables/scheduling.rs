@@ -7,6 +7,9 @@ use runcue_store::Counts;
 
 impl SqliteTables {
     pub(super) fn read_changes(&mut self, since: i64, now: Timestamp) -> Result<Changes> {
+        // Another process has deleted lanes: what was known of any of them is not to be trusted.
+        let pruned = self.row("SELECT lanes_pruned FROM meta", [], |row| row.get::<_, i64>(0))?;
+        let since = if pruned.unwrap_or(0) > since { 0 } else { since };
         let services = self.services_after(since)?;
         let usage = self.usage_after(since, now)?;
         Ok(Changes {
@@ -17,6 +20,7 @@ impl SqliteTables {
             usage,
             held: self.held_by_lane()?,
             counters: self.counters()?,
+            afresh: since == 0,
         })
     }
 
@@ -109,6 +113,19 @@ impl SqliteTables {
     fn held_by_lane(&self) -> Result<Vec<(LaneId, u32)>> {
         let sql = "SELECT lane, count(*) FROM job WHERE stage IN (3, 4) AND due IS NOT NULL GROUP BY lane";
         self.rows(sql, [], |row| Ok((LaneId(unsigned(row.get(0)?)), row.get(1)?)))
+    }
+
+    pub(super) fn delete_lanes(&self, limit: usize) -> Result<bool> {
+        let sql = "DELETE FROM lane WHERE lane IN \
+                   (SELECT lane FROM lane WHERE lane NOT IN (SELECT lane FROM job) LIMIT ?1)";
+        let lanes = self.run(sql, [limit_of(limit)])?;
+        let sql = "DELETE FROM grp WHERE NOT paused \
+                   AND queued + leased + running + completed + failed + cancelled + quarantined = 0";
+        let groups = self.run(sql, [])?;
+        if lanes + groups > 0 {
+            self.run("UPDATE meta SET lanes_pruned = ?1", [self.stamp])?;
+        }
+        Ok(lanes + groups > 0)
     }
 
     pub(super) fn write_group(&self, group: &GroupInfo) -> Result<()> {

@@ -1,7 +1,5 @@
 //! claim: a state change under a lease, in the right order, for the worker that fits.
 
-use std::collections::HashSet;
-
 use runcue_core::{Capabilities, ClaimFilter, JobSpec, Requires, StateWord};
 use runcue_store::ClaimRequest;
 
@@ -150,21 +148,6 @@ pub async fn only_takes_just_the_named_jobs_in_that_order(maker: impl Maker) {
     assert_eq!(s.ids_as(only(&[6, 5, 7], 9)).await, [6]);
     assert_eq!(s.ids_as(only(&[], 9)).await, []);
     assert_eq!(s.claim_ids(9).await, [1]);
-}
-
-/// What a scored claim chooses from: open jobs only.
-pub async fn candidates_are_jobs_that_may_run_now(maker: impl Maker) {
-    let s = Scene::new(&maker).await;
-    s.services([slots("full", 1), slots("free", 2)]).await;
-    s.submit([job_using(1, &["full"])]).await;
-    s.take_job(1).await;
-    s.submit([job_using(2, &["full"]), job_using(3, &["free"]), job(4), job_after(5, &[4])]).await;
-    s.submit([job_of(6, "held"), JobSpec { run_at: Some(at(9)), ..job(7) }]).await;
-    s.store.set_group_paused(s.now, group("held"), true).await.unwrap();
-    let found = s.store.candidates(s.now, s.request(100)).await.unwrap();
-    let ids: HashSet<u128> = found.iter().map(|c| c.job.id().as_u128()).collect();
-    assert_eq!(ids, [3, 4].into());
-    assert_eq!(s.state(3).await, StateWord::Queued);
 }
 
 /// No two claims share a token, and later ones are larger.

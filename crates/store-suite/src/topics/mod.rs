@@ -2,6 +2,7 @@
 
 pub mod breaker;
 pub mod cancel;
+pub mod candidates;
 pub mod claim;
 pub mod clock;
 pub mod deadlines;

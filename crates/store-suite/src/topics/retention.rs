@@ -1,7 +1,7 @@
 //! Retention: by age and by count, announced before it deletes, and never a live job.
 
-use runcue_core::{ErrorKind, StateWord};
-use runcue_store::{Keep, Pruned, Retention};
+use runcue_core::{ErrorKind, JobSpec, ServiceSpec, StateWord};
+use runcue_store::{Keep, ListRequest, Pruned, Retention};
 
 use crate::Maker;
 use crate::scene::*;
@@ -26,11 +26,7 @@ async fn prune(s: &Scene, retention: Retention) -> Pruned {
         if round.is_empty() {
             break;
         }
-        for (state, n) in round.jobs {
-            *real.jobs.entry(state).or_default() += n;
-        }
-        real.events += round.events;
-        real.usage += round.usage;
+        real.add(&round);
     }
     let jobs = |pruned: &Pruned| pruned.jobs.values().sum::<u64>();
     assert_eq!(jobs(&dry), jobs(&real), "a dry run counts what goes");
@@ -147,4 +143,64 @@ pub async fn use_is_kept_as_long_as_a_window_needs(maker: impl Maker) {
     s.assert_nothing_ready().await;
     s.wait(DAY);
     s.take_job(2).await;
+}
+
+fn nothing_finished() -> Retention {
+    let strict = keep(0, 0);
+    Retention { completed: strict, cancelled: strict, failed: strict, ..Retention::default() }
+}
+
+/// Every constraint on its own can come back after its last job was pruned, in the right order and with its
+/// limits; groups without jobs are gone, but for paused ones.
+pub async fn constraints_whose_jobs_were_pruned_come_back(maker: impl Maker) {
+    let mut s = Scene::new(&maker).await;
+    let limits = per_key(Some(1), vec![]);
+    s.services([ServiceSpec { per_key: limits, ..unlimited("api") }]).await;
+    let of = |n: u128, name: &str| JobSpec {
+        key: Some(key(name)),
+        group: Some(group(&format!("g{name}"))),
+        ..job_using(n, &["api"])
+    };
+    s.submit((1..=50).map(|n| of(n, &n.to_string()))).await;
+    s.store.set_group_paused(s.now, group("g50"), true).await.unwrap();
+    assert_eq!(s.drain_one_by_one(100).await.len(), 49);
+    s.cancel(&[50], false).await;
+    s.submit([of(51, "51"), of(52, "52")]).await;
+    let held = s.take_job(51).await;
+    s.wait(1);
+    assert_eq!(prune(&s, nothing_finished()).await.jobs.values().sum::<u64>(), 50);
+    let groups: Vec<_> = s.store.groups().await.unwrap().into_iter().map(|g| g.name).collect();
+    assert_eq!(groups, [Some(group("g50")), Some(group("g51")), Some(group("g52"))]);
+    s.submit([of(101, "51"), of(102, "52"), of(103, "1"), of(104, "2"), of(150, "50")]).await;
+    s.submit([of(113, "1")]).await;
+    assert_eq!(s.claim_ids(9).await, [52, 103, 104], "one of each key, and none of a paused group");
+    s.done(&held).await;
+    assert_eq!(s.claim_ids(9).await, [101]);
+    s.check().await;
+}
+
+/// A process that still knows what another has pruned notices: its jobs go where they belong.
+pub async fn the_other_handle_notices_what_was_pruned(maker: impl Maker) {
+    let mut s = Scene::new(&maker).await;
+    let mut other = s.beside(&maker).await;
+    for round in 0..4_u128 {
+        let of = |n: u128, name: &str| job_of(round * 100 + n, name);
+        other.submit([of(1, "a"), of(2, "b"), of(3, "b")]).await;
+        assert_eq!(s.drain_one_by_one(9).await.len(), 3);
+        s.wait(1);
+        other.now = s.now;
+        let (here, there) = if round % 2 == 0 { (&s, &other) } else { (&other, &s) };
+        assert_eq!(prune(here, nothing_finished()).await.jobs.values().sum::<u64>(), 3);
+        // New lanes first, so that a number that came free would be given to another lane.
+        here.submit([of(4, "c"), of(5, "d")]).await;
+        there.submit([of(6, "b"), of(7, "a")]).await;
+        let listed = here.store.list(ListRequest { limit: 9, ..Default::default() }).await.unwrap();
+        let groups: Vec<_> = listed.rows.iter().map(|job| job.spec.group.clone()).collect();
+        assert_eq!(groups, ["a", "b", "d", "c"].map(|name| Some(group(name))));
+        there.check().await;
+        assert_eq!(there.store.groups().await.unwrap(), here.store.groups().await.unwrap());
+        assert_eq!(there.drain_one_by_one(9).await, [4, 5, 6, 7].map(|n| round * 100 + n));
+        assert_eq!(prune(there, nothing_finished()).await.jobs.values().sum::<u64>(), 4);
+        here.check().await;
+    }
 }

@@ -33,8 +33,8 @@ async fn delays(s: &mut Scene, backoff: Backoff) -> Vec<u64> {
 
 impl Scene {
     async fn claimable(&self) -> Option<runcue_core::JobId> {
-        let found = self.store.candidates(self.now, self.request(1)).await.unwrap();
-        found.first().map(|candidate| candidate.job.id())
+        let found = self.candidates(1, &[]).await;
+        found.jobs.first().map(|candidate| candidate.job.id())
     }
 }
 

@@ -99,6 +99,26 @@ pub async fn a_job_that_can_never_fit_hides_nothing_from_a_filtered_claim(maker:
     assert_eq!(s.ids_as(request).await, [2]);
 }
 
+/// However many of them stand at the front of a lane, with or without a highest priority; and when the limit
+/// is raised again they run.
+pub async fn any_number_of_jobs_that_can_never_fit_hide_nothing(maker: impl Maker) {
+    let s = Scene::new(&maker).await;
+    s.services([rated("api", 5, 10)]).await;
+    s.submit((1..=700).map(|n| job_costing(n, "api", 4 + u64::from(n % 2 == 0)))).await;
+    s.submit([job_costing(701, "api", 1), job_costing(702, "api", 1), job_costing(703, "api", 1)])
+        .await;
+    s.services([rated("api", 3, 10)]).await;
+    let mut request = s.request(1);
+    request.filter.max_priority = Some(0);
+    assert_eq!(s.ids_as(request).await, [701]);
+    assert_eq!(s.claim_ids(1).await, [702]);
+    s.submit([job_costing(704, "api", 1)]).await;
+    assert_eq!(s.claim_ids(9).await, [703]);
+    s.services([rated("api", 7, 10)]).await;
+    assert_eq!(s.claim_ids(9).await, [1], "what is left is kept for the next");
+    s.check().await;
+}
+
 /// Retry-After: the service waits for everyone, the attempt is not counted, nothing is lost.
 pub async fn retry_after_holds_the_service_and_keeps_the_attempt(maker: impl Maker) {
     let mut s = Scene::new(&maker).await;

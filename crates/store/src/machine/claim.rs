@@ -1,18 +1,14 @@
-//! claim: hands out jobs that may run now, with their services, in one step. And candidates: what a
-//! claim could take, for callers that choose by score.
+//! claim: hands out jobs that may run now, with their services, in one step.
+
+use std::collections::HashSet;
 
 use super::*;
-use crate::reply::{Candidate, Claimed};
+use crate::reply::Claimed;
 use crate::request::ClaimRequest;
 use crate::tables::Due;
 use runcue_core::Lease;
 use runcue_core::board::{Pass, Pick, units_of};
 use runcue_core::transition::lease_limit;
-
-/// How deep below a priority a claim looks for a job that could run.
-const BELOW: usize = 16;
-/// How deep into each lane a scored claim looks.
-const DEPTH: usize = 100;
 
 impl<T: Tables> Machine<T> {
     /// Hands out up to `max` jobs.
@@ -62,10 +58,8 @@ impl<T: Tables> Machine<T> {
     fn look_below(&mut self, pass: &mut Pass, max: i32) -> Result<()> {
         let mut instead = Map::default();
         for lane in self.board.lanes_above(max) {
-            let Some(key) = self.lane_key(lane)? else { continue };
-            let heads = self.tables.ready(lane, Some(max), BELOW)?;
-            let fits = |head: &Head| self.board.could_ever_run(&key, head.units.as_deref());
-            instead.insert(lane, heads.into_iter().find(fits));
+            let (heads, _) = self.ready_of(lane, Some(max), 1, &HashSet::new())?;
+            instead.insert(lane, heads.into_iter().next());
         }
         self.board.use_instead(pass, instead);
         Ok(())
@@ -160,33 +154,5 @@ impl<T: Tables> Machine<T> {
                 return Ok(());
             }
         }
-    }
-
-    /// Jobs that a claim could take now, with the load of their services.
-    pub fn candidates(&mut self, now: Timestamp, request: &ClaimRequest) -> Result<Vec<Candidate>> {
-        self.promote(now)?;
-        self.fill_hungry()?;
-        let mut pass = self.board.begin(now, &request.filter, request.offers.as_ref());
-        let mut found = Vec::new();
-        for lane in self.board.open_lanes(&mut pass) {
-            let Some(key) = self.lane_key(lane)? else { continue };
-            let depth = DEPTH.min(request.max.saturating_sub(found.len()));
-            for head in self.tables.ready(lane, request.filter.max_priority, depth)? {
-                if !self.board.blocks(&key, head.units.as_deref(), now).is_empty() {
-                    continue;
-                }
-                let Some(job) = self.tables.job(head.seq)? else { continue };
-                let pressure = self.pressure(&job, now);
-                found.push(Candidate { job, pressure });
-            }
-        }
-        Ok(found)
-    }
-
-    fn pressure(&self, job: &Job, now: Timestamp) -> Vec<(ServiceName, f64)> {
-        let names = job.spec.services.iter().map(|used| &used.service);
-        names
-            .filter_map(|name| Some((name.clone(), self.board.service(name)?.pressure(now))))
-            .collect()
     }
 }

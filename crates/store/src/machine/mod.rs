@@ -12,6 +12,7 @@
 //! of a job's state goes.
 
 mod cancel;
+mod candidates;
 mod claim;
 mod define;
 mod extend;
@@ -106,7 +107,7 @@ impl<T: Tables> Machine<T> {
         let changes = self.tables.changes(since, now)?;
         self.held.clear();
         self.fetched.clear();
-        if since == 0 {
+        if changes.afresh {
             self.board = Board::default();
             self.groups.clear();
             self.queues.clear();
@@ -280,7 +281,8 @@ impl<T: Tables> Machine<T> {
             } else {
                 self.tables.ready(lane, None, HEADS)?
             };
-            self.board.fill(lane, heads, HEADS);
+            let (heads, asked) = self.that_could_run(lane, heads, HEADS)?;
+            self.board.fill(lane, heads, asked);
         }
         Ok(())
     }

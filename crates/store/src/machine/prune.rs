@@ -4,6 +4,9 @@ use super::*;
 use crate::reply::Pruned;
 use crate::request::{Keep, Retention};
 
+/// Lanes deleted in one go.
+const LANES: usize = 10 * CHUNK;
+
 impl<T: Tables> Machine<T> {
     /// Deletes up to a chunk of each kind, or counts what would go.
     pub fn prune(
@@ -13,6 +16,7 @@ impl<T: Tables> Machine<T> {
         dry_run: bool,
     ) -> Result<Pruned> {
         let mut pruned = Pruned::default();
+        let mut is_last = true;
         for (state, keep) in rules(retention) {
             let limit = if dry_run { usize::MAX } else { CHUNK };
             let stale =
@@ -22,6 +26,7 @@ impl<T: Tables> Machine<T> {
                     self.delete(*seq)?;
                 }
             }
+            is_last &= stale.len() < CHUNK;
             pruned.jobs.insert(state, stale.len() as u64);
         }
         let events = Retention::horizon(now, retention.events);
@@ -30,7 +35,23 @@ impl<T: Tables> Machine<T> {
         let usage = retention.usage.max(longest.unwrap_or_default());
         pruned.usage = self.tables.prune_usage(now.minus(usage), dry_run)?;
         self.news.any |= !dry_run && !pruned.is_empty();
+        if is_last && !dry_run {
+            self.prune_lanes(now)?;
+        }
         Ok(pruned)
+    }
+
+    /// Lanes and groups whose last job is gone go too, or a key or group per job would make them grow for
+    /// ever. Looking for them takes a look at every job, so it is done once, at the end.
+    fn prune_lanes(&mut self, now: Timestamp) -> Result<()> {
+        // Counts that wait to be written decide whether a group is empty.
+        self.flush()?;
+        if !self.tables.prune_lanes(LANES)? {
+            return Ok(());
+        }
+        self.news.any = true;
+        self.groups.retain(|_, group| group.paused || group.counts.total() > 0);
+        self.rebuild(now)
     }
 
     fn delete(&mut self, seq: Seq) -> Result<()> {

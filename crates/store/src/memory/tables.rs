@@ -1,7 +1,7 @@
 //! The memory store's rows: ordered maps, and every index as a set that is kept in step with them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use runcue_core::board::Head;
 use runcue_core::map::Map;
@@ -34,6 +34,7 @@ pub struct MemoryTables {
     ended: BTreeMap<StateWord, BTreeSet<(Timestamp, Seq)>>,
     lanes: BTreeMap<LaneId, LaneKey>,
     lane_ids: HashMap<String, LaneId>,
+    last_lane: u64,
     groups: HashMap<Option<GroupName>, GroupInfo>,
     queues: BTreeMap<QueueName, QueueInfo>,
     services: BTreeMap<ServiceName, ServiceRow>,
@@ -147,6 +148,7 @@ impl Tables for MemoryTables {
             usage: self.usage.iter().cloned().collect(),
             held: held.into_iter().collect(),
             counters: self.counters.clone(),
+            afresh: true,
         })
     }
 
@@ -331,7 +333,9 @@ impl Tables for MemoryTables {
         if let Some(lane) = self.lane_ids.get(canonical) {
             return Ok(*lane);
         }
-        let lane = LaneId(self.lanes.len() as u64 + 1);
+        // A number is not used again: somebody may still know the lane that had it.
+        self.last_lane += 1;
+        let lane = LaneId(self.last_lane);
         self.lanes.insert(lane, key.clone());
         self.lane_ids.insert(canonical.to_owned(), lane);
         Ok(lane)
@@ -343,6 +347,18 @@ impl Tables for MemoryTables {
 
     fn touch_lane(&mut self, _lane: LaneId) -> Result<()> {
         Ok(())
+    }
+
+    fn prune_lanes(&mut self, limit: usize) -> Result<bool> {
+        let used: HashSet<LaneId> = self.jobs.values().map(|job| job.lane).collect();
+        let unused = self.lanes.keys().filter(|lane| !used.contains(lane));
+        let gone: HashSet<LaneId> = unused.take(limit).copied().collect();
+        let groups = self.groups.len();
+        self.groups.retain(|_, group| group.paused || group.counts.total() > 0);
+        self.lanes.retain(|lane, _| !gone.contains(lane));
+        self.lane_ids.retain(|_, lane| !gone.contains(lane));
+        self.ready.retain(|lane, _| !gone.contains(lane));
+        Ok(!gone.is_empty() || self.groups.len() < groups)
     }
 
     fn put_group(&mut self, group: &GroupInfo) -> Result<()> {
