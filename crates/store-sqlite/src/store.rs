@@ -5,12 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use runcue_core::why::Reason;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ServiceSpec, TaskSpec, Timestamp, WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ScheduleName, ScheduleSpec, ServiceSpec,
+    TaskSpec, Timestamp, WorkerId,
 };
 use runcue_store::{
-    Candidate, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, GroupInfo, ListRequest,
-    LogChunk, Page, Pruned, QueueInfo, Reaped, Result, Retention, ServiceInfo, Stats, Store,
-    StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
+    Candidate, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
+    ListRequest, LogChunk, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
+    ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
 };
 use rusqlite::Connection;
 
@@ -143,6 +144,18 @@ impl Store for SqliteStore {
         self.writer.call(now, move |machine| machine.upsert_tasks(&tasks)).await
     }
 
+    async fn upsert_schedules(&self, now: Timestamp, schedules: Vec<ScheduleSpec>) -> Result<()> {
+        self.writer.call(now, move |machine| machine.upsert_schedules(now, schedules)).await
+    }
+
+    async fn remove_schedule(&self, now: Timestamp, name: ScheduleName) -> Result<bool> {
+        self.writer.call(now, move |machine| machine.remove_schedule(&name)).await
+    }
+
+    async fn fire(&self, now: Timestamp) -> Result<Fired> {
+        self.writer.call(now, move |machine| machine.fire(now)).await
+    }
+
     async fn upsert_worker(&self, now: Timestamp, worker: WorkerSpec) -> Result<()> {
         // The lock comes first: a worker that is known but holds none would be taken for gone.
         if worker.host == host() {
@@ -215,6 +228,10 @@ impl Store for SqliteStore {
 
     async fn tasks(&self) -> Result<Vec<TaskSpec>> {
         self.ask(reader::tasks).await
+    }
+
+    async fn schedules(&self) -> Result<Vec<ScheduleInfo>> {
+        self.ask(reader::schedules).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerInfo>> {

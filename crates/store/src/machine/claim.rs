@@ -17,6 +17,7 @@ const DEPTH: usize = 100;
 impl<T: Tables> Machine<T> {
     /// Hands out up to `max` jobs.
     pub fn claim(&mut self, now: Timestamp, request: &ClaimRequest) -> Result<Claimed> {
+        let firing = self.fire(now)?.wake;
         self.promote(now)?;
         self.end_overdue(now)?;
         self.fill_hungry()?;
@@ -26,10 +27,8 @@ impl<T: Tables> Machine<T> {
             Some(ids) => self.claim_only(now, request, ids, &mut pass, &mut claimed)?,
             None => self.claim_best(now, request, &mut pass, &mut claimed)?,
         }
-        claimed.wake = pass.wake();
-        if let Some(due) = self.tables.next_due(Due::Delayed)? {
-            claimed.wake = Some(claimed.wake.map_or(due, |wake| wake.min(due)));
-        }
+        let delayed = self.tables.next_due(Due::Delayed)?;
+        claimed.wake = pass.wake().into_iter().chain(delayed).chain(firing).min();
         Ok(claimed)
     }
 
@@ -164,6 +163,7 @@ impl<T: Tables> Machine<T> {
 
     /// Jobs that a claim could take now, with the load of their services.
     pub fn candidates(&mut self, now: Timestamp, request: &ClaimRequest) -> Result<Vec<Candidate>> {
+        self.fire(now)?;
         self.promote(now)?;
         self.fill_hungry()?;
         let mut pass = self.board.begin(now, &request.filter, request.offers.as_ref());

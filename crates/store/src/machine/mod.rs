@@ -20,6 +20,7 @@ mod inspect;
 mod prune;
 mod reap;
 mod retry;
+mod schedule;
 mod submit;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -55,6 +56,8 @@ pub struct Machine<T> {
     lanes: HashMap<LaneKey, LaneId>,
     /// Jobs at the heads of lanes, read together with them; as good as the cache they belong to.
     fetched: Fetched,
+    /// The next firing of any schedule; nothing while that is not known.
+    firing: Option<Option<Timestamp>>,
     news: News,
     /// Jobs that ended in this operation and whose dependents are to be told.
     ended: Vec<(Seq, Final, bool)>,
@@ -85,6 +88,7 @@ impl<T: Tables> Machine<T> {
             held: HashMap::new(),
             lanes: HashMap::new(),
             fetched: Fetched::default(),
+            firing: None,
             news: News::default(),
             ended: Vec::new(),
         }
@@ -105,6 +109,7 @@ impl<T: Tables> Machine<T> {
         let changes = self.tables.changes(since, now)?;
         self.held.clear();
         self.fetched.clear();
+        self.firing = None;
         if since == 0 {
             self.board = Board::default();
             self.groups.clear();
@@ -192,6 +197,7 @@ impl<T: Tables> Machine<T> {
         self.seen = None;
         self.held.clear();
         self.fetched.clear();
+        self.firing = None;
         self.news = News::default();
         self.ended.clear();
     }
@@ -539,6 +545,7 @@ impl StoreError {
                 | Self::RepeatedId { .. }
                 | Self::KeyTaken { .. }
                 | Self::Full { .. }
+                | Self::BadSchedule { .. }
                 | Self::NotFound(_)
         )
     }
