@@ -67,7 +67,7 @@ async fn two_engines_on_one_store_fire_each_tick_once() {
     let clock = VirtualClock::default();
     let mut cues = Vec::new();
     for _ in 0..2 {
-        let builder = Cue::builder_on(store.clone()).clock(clock.clone());
+        let builder = Cue::builder_on(store.clone()).clock(clock);
         let cue = builder.task(noting("tick", &record)).build().await.unwrap();
         cue.start();
         cues.push(cue);
