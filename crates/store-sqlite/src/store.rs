@@ -8,6 +8,9 @@ use runcue_core::{
     Event, GroupName, Job, JobFilter, JobId, QueueSpec, ScheduleName, ScheduleSpec, ServiceSpec,
     TaskSpec, Timestamp, WorkerId,
 };
+use runcue_store::presence::{Presence, host};
+use runcue_store::watcher::{Glance, Watcher};
+use runcue_store::writer::Writer;
 use runcue_store::{
     Candidate, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
     ListRequest, LogChunk, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
@@ -16,17 +19,35 @@ use runcue_store::{
 use rusqlite::Connection;
 
 use crate::connection::{self, Durability, Options};
-use crate::presence::{Presence, host};
+use crate::migrate;
 use crate::reader::{self, Readers};
 use crate::tables::SqliteTables;
-use crate::watcher::Watcher;
-use crate::writer::Writer;
-use crate::{migrate, presence};
+
+/// SQLite says cheaply whether another connection has written.
+struct FileGlance(Connection);
+
+impl FileGlance {
+    fn number(&self, sql: &str) -> Option<u64> {
+        let mut statement = self.0.prepare_cached(sql).ok()?;
+        let number: i64 = statement.query_row([], |row| row.get(0)).ok()?;
+        u64::try_from(number).ok()
+    }
+}
+
+impl Glance for FileGlance {
+    fn mark(&mut self) -> Option<u64> {
+        self.number("PRAGMA data_version")
+    }
+
+    fn revision(&mut self) -> Option<u64> {
+        self.number("SELECT revision FROM meta")
+    }
+}
 
 /// A queue in a SQLite file.
 pub struct SqliteStore {
     options: Options,
-    writer: Writer,
+    writer: Writer<SqliteTables>,
     readers: Arc<Readers>,
     watcher: Watcher,
     presence: Presence,
@@ -63,7 +84,7 @@ impl SqliteStore {
         Ok(Self {
             writer,
             readers: Arc::new(Readers::new(options.clone())),
-            watcher: Watcher::new(),
+            watcher: Watcher::default(),
             presence: Presence::beside(&options.path),
             options,
         })
@@ -177,7 +198,7 @@ impl Store for SqliteStore {
     }
 
     async fn gone_workers(&self) -> Result<Vec<WorkerId>> {
-        let here = presence::host();
+        let here = host();
         let workers = self.known_workers().await?;
         let of_this_machine = workers.into_iter().filter(|worker| worker.spec.host == here);
         Ok(of_this_machine
@@ -256,7 +277,8 @@ impl Store for SqliteStore {
     }
 
     async fn changed(&self, since: u64) -> u64 {
-        self.watcher.ensure(&self.options, &self.writer.revision, &self.writer.version);
+        let glance = || connection::reader(&self.options).ok().map(FileGlance);
+        self.watcher.ensure(glance, &self.writer.revision, &self.writer.version);
         let mut receiver = self.writer.version.subscribe();
         match receiver.wait_for(|version| *version > since).await {
             Ok(version) => *version,

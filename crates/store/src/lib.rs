@@ -14,9 +14,12 @@
 pub mod error;
 pub mod machine;
 pub mod memory;
+pub mod presence;
 pub mod reply;
 pub mod request;
 pub mod tables;
+pub mod watcher;
+pub mod writer;
 
 use async_trait::async_trait;
 use runcue_core::why::Reason;
