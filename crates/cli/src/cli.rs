@@ -80,7 +80,6 @@ macro_rules! verbs {
     ($($(#[$doc:meta])* $name:ident => $module:ident,)*) => {
         /// What to do.
         #[derive(Debug, Subcommand)]
-        #[expect(clippy::large_enum_variant, reason = "one is made per process")]
         pub enum Verb {
             $($(#[$doc])* $name(verbs::$module::Args),)*
         }
@@ -128,6 +127,10 @@ verbs! {
     Queues => queues,
     /// List services and their use, or set their limits
     Services => services,
+    /// List schedules and their next firings
+    Schedules => schedules,
+    /// Define, remove, pause or resume schedules
+    Schedule => schedule,
     /// Show what happened, and follow what happens
     Events => events,
     /// Watch the queue on a full screen

@@ -10,8 +10,8 @@ use runcue_core::{
 };
 use serde::Deserialize;
 
+use crate::job_args::COMMAND;
 use crate::trouble::Trouble;
-use crate::verbs::add::COMMAND;
 use crate::{clock, nearest, value};
 
 /// The fields of a line.

@@ -19,6 +19,7 @@ pub mod clock;
 pub mod config;
 pub mod exit;
 pub mod gauge;
+pub mod job_args;
 pub mod job_line;
 pub mod job_ref;
 pub mod known;

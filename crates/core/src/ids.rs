@@ -229,6 +229,11 @@ name!(
     "service"
 );
 name!(
+    /// A schedule: what is submitted again and again, by the clock.
+    ScheduleName,
+    "schedule"
+);
+name!(
     /// The key that per-key limits are counted by, for example one customer.
     Key,
     "key"

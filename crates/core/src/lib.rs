@@ -19,10 +19,12 @@ pub mod lane;
 pub mod map;
 pub mod queue;
 pub mod retry;
+pub mod schedule;
 pub mod service;
 pub mod submission;
 pub mod task;
 pub mod time;
+pub mod timetable;
 pub mod transition;
 pub mod why;
 pub mod window;
@@ -31,13 +33,16 @@ pub use capability::{Capabilities, Requires};
 pub use event::{Event, EventKind, Final};
 pub use filter::{ClaimFilter, JobFilter};
 pub use ids::{
-    GroupName, JobId, Key, NameError, QueueName, ServiceName, TaskName, Token, WorkerId,
+    GroupName, JobId, Key, NameError, QueueName, ScheduleName, ServiceName, TaskName, Token,
+    WorkerId,
 };
 pub use job::{Failure, Job, JobSpec, Lease, Life, Progress, Seq, State, StateWord, Wait};
 pub use json::Json;
 pub use lane::{LaneId, LaneKey};
 pub use queue::{OnFull, QueueSpec};
 pub use retry::{Backoff, ErrorKind, RetryPolicy};
+pub use schedule::{Missed, Overlap, ScheduleSpec};
 pub use service::{Rate, ServiceSpec, Use};
 pub use task::TaskSpec;
 pub use time::Timestamp;
+pub use timetable::Timetable;

@@ -302,6 +302,7 @@ impl CueBuilder {
             status: watch::Sender::new(None),
             look_at_status: Notify::new(),
             look_at_reap: Notify::new(),
+            look_at_schedules: Notify::new(),
             wakes: Default::default(),
             stopping: CancellationToken::new(),
             over: CancellationToken::new(),

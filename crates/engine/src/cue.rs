@@ -135,6 +135,12 @@ impl Cue {
             .collect()
     }
 
+    /// A job as a store takes it, of which there will be many.
+    pub(crate) async fn spec_of(&self, job: NewJob) -> Result<JobSpec> {
+        let mut specs = self.specs(vec![job]).await?;
+        Ok(specs.remove(0))
+    }
+
     fn knows(&self, task: &str) -> bool {
         self.shared.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(task)
     }

@@ -24,7 +24,7 @@
 //!
 //! Read in this order: `dispatch` (free slots become running jobs), `execute`
 //! (one job, from claim to outcome), `complete` (outcomes become durable, in batches), `heartbeat` (leases are
-//! kept), `stop` (the order in which it all ends). Beside them: `reap`, `prune`, `status`, `logs`; and what the
+//! kept), `stop` (the order in which it all ends). Beside them: `reap`, `schedule`, `prune`, `status`, `logs`; and what the
 //! application has a say in: `callbacks`, `score`, `backpressure`.
 //!
 //! Every background service is a step that takes `now`, and a dull loop around it. What must be decided is
@@ -51,6 +51,7 @@ mod parked;
 mod prune;
 mod reap;
 mod running;
+mod schedule;
 mod score;
 mod shared;
 mod status;
@@ -75,5 +76,6 @@ pub use failure::Failure;
 pub use ids::{IdSource, RandomIds, SeededIds};
 pub use metrics::Metrics;
 pub use new_job::NewJob;
+pub use schedule::Schedule;
 pub use task::{Handler, Task, from_fn};
 pub use work::Work;

@@ -70,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) status: watch::Sender<Option<Arc<Stats>>>,
     pub(crate) look_at_status: Notify,
     pub(crate) look_at_reap: Notify,
+    pub(crate) look_at_schedules: Notify,
     /// When the last claim and the last reap said to come back.
     pub(crate) wakes: std::sync::Mutex<Wakes>,
     /// No more claims.

@@ -26,6 +26,7 @@ use crate::logs::Logs;
 use crate::prune::Pruner;
 use crate::reap;
 use crate::running::Stop;
+use crate::schedule;
 use crate::shared::Shared;
 use crate::status::Status;
 
@@ -134,6 +135,7 @@ fn start(shared: &Arc<Shared>) -> Started {
         service(shared, &end, |shared, end| async move { Completer::run(&shared, &end).await }),
         service(shared, &end, |shared, end| async move { Logs::run(&shared, &end).await }),
         service(shared, &end, |shared, end| async move { reap::run(&shared, &end).await }),
+        service(shared, &end, |shared, end| async move { schedule::run(&shared, &end).await }),
         service(shared, &end, |shared, end| async move {
             Status::default().run(&shared, &end).await;
         }),

@@ -70,12 +70,13 @@ pub use runcue_store as store;
 pub use runcue_store_sqlite as sqlite;
 
 pub use runcue_core::{
-    Backoff, Capabilities, ClaimFilter, Event, EventKind, Job, JobFilter, JobId, Json, OnFull,
-    QueueSpec, Rate, Requires, RetryPolicy, ServiceName, ServiceSpec, StateWord, Timestamp,
+    Backoff, Capabilities, ClaimFilter, Event, EventKind, Job, JobFilter, JobId, Json, Missed,
+    OnFull, Overlap, QueueSpec, Rate, Requires, RetryPolicy, ServiceName, ServiceSpec, StateWord,
+    Timestamp,
 };
 pub use runcue_engine::{
     BackpressureInfo, Clock, Cue, CueBuilder, Error, Events, Failure, Handler, JobEvent, JobExt,
-    Metrics, NewJob, PriorityContext, Result, SystemClock, Task, VirtualClock, Work,
+    Metrics, NewJob, PriorityContext, Result, Schedule, SystemClock, Task, VirtualClock, Work,
     dependency_check_db, dependency_check_file, from_fn, priority_by_wait_time, priority_constant,
     run_command, testing,
 };

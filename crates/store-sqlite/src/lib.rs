@@ -5,19 +5,17 @@
 //! and brings it up to date when the file's revision has moved on.
 //!
 //! Files as in every store crate: `connection` (opening), `migrate` (schema), `tables` (rows), `rows`
-//! (a job to and from its row), `writer`, `reader`, `presence` (which workers are alive), `failure`
-//! (what SQLite's errors mean to a caller).
+//! (a job to and from its row), `transaction`, `reader`, `failure` (what SQLite's errors mean to a caller). The
+//! thread that writes, the one that watches and the presence of workers are [`runcue_store`]'s.
 
 mod connection;
 mod failure;
 mod migrate;
-mod presence;
 mod reader;
 mod rows;
 mod store;
 mod tables;
-mod watcher;
-mod writer;
+mod transaction;
 
 pub use connection::{Durability, Options};
 pub use migrate::SCHEMA;

@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use runcue_core::{Event, Job, JobFilter, JobId, StateWord, TaskSpec, Timestamp, Token};
-use runcue_store::{ListRequest, LogChunk, Page, Result, StoreError, WorkerInfo};
+use runcue_store::{ListRequest, LogChunk, Page, Result, ScheduleInfo, StoreError, WorkerInfo};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
@@ -147,6 +147,12 @@ pub fn list(connection: &Connection, request: &ListRequest) -> rusqlite::Result<
 pub fn tasks(connection: &Connection) -> rusqlite::Result<Vec<TaskSpec>> {
     let mut statement = connection.prepare_cached("SELECT spec FROM task ORDER BY name")?;
     statement.query_map([], |row| parsed("task", row.get_ref(0)?.as_str()?))?.collect()
+}
+
+/// Every schedule.
+pub fn schedules(connection: &Connection) -> rusqlite::Result<Vec<ScheduleInfo>> {
+    let mut statement = connection.prepare_cached("SELECT body FROM schedule ORDER BY name")?;
+    statement.query_map([], |row| parsed("schedule", row.get_ref(0)?.as_str()?))?.collect()
 }
 
 /// Every worker instance.

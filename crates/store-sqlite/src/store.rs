@@ -6,28 +6,49 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use runcue_core::why::Reason;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, QueueSpec, Seq, ServiceSpec, TaskSpec, Timestamp,
-    WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ScheduleName, ScheduleSpec, Seq,
+    ServiceSpec, TaskSpec, Timestamp, WorkerId,
 };
+use runcue_store::presence::{Presence, host};
+use runcue_store::watcher::{Glance, Watcher};
+use runcue_store::writer::Writer;
 use runcue_store::{
-    Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, GroupInfo, ListRequest,
-    LogChunk, Page, Pruned, QueueInfo, Reaped, Result, Retention, ServiceInfo, Stats, Store,
-    StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
+    Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
+    ListRequest, LogChunk, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
+    ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
 };
 use rusqlite::Connection;
 
 use crate::connection::{self, Durability, Options};
-use crate::presence::{Presence, host};
+use crate::migrate;
 use crate::reader::{self, Readers};
 use crate::tables::SqliteTables;
-use crate::watcher::Watcher;
-use crate::writer::Writer;
-use crate::{migrate, presence};
+
+/// SQLite says cheaply whether another connection has written.
+struct FileGlance(Connection);
+
+impl FileGlance {
+    fn number(&self, sql: &str) -> Option<u64> {
+        let mut statement = self.0.prepare_cached(sql).ok()?;
+        let number: i64 = statement.query_row([], |row| row.get(0)).ok()?;
+        u64::try_from(number).ok()
+    }
+}
+
+impl Glance for FileGlance {
+    fn mark(&mut self) -> Option<u64> {
+        self.number("PRAGMA data_version")
+    }
+
+    fn revision(&mut self) -> Option<u64> {
+        self.number("SELECT revision FROM meta")
+    }
+}
 
 /// A queue in a SQLite file.
 pub struct SqliteStore {
     options: Options,
-    writer: Writer,
+    writer: Writer<SqliteTables>,
     readers: Arc<Readers>,
     watcher: Watcher,
     presence: Presence,
@@ -64,7 +85,7 @@ impl SqliteStore {
         Ok(Self {
             writer,
             readers: Arc::new(Readers::new(options.clone())),
-            watcher: Watcher::new(),
+            watcher: Watcher::default(),
             presence: Presence::beside(&options.path),
             options,
         })
@@ -150,6 +171,18 @@ impl Store for SqliteStore {
         self.writer.call(now, move |machine| machine.upsert_tasks(&tasks)).await
     }
 
+    async fn upsert_schedules(&self, now: Timestamp, schedules: Vec<ScheduleSpec>) -> Result<()> {
+        self.writer.call(now, move |machine| machine.upsert_schedules(now, schedules)).await
+    }
+
+    async fn remove_schedule(&self, now: Timestamp, name: ScheduleName) -> Result<bool> {
+        self.writer.call(now, move |machine| machine.remove_schedule(&name)).await
+    }
+
+    async fn fire(&self, now: Timestamp) -> Result<Fired> {
+        self.writer.call(now, move |machine| machine.fire(now)).await
+    }
+
     async fn upsert_worker(&self, now: Timestamp, worker: WorkerSpec) -> Result<()> {
         // The lock comes first: a worker that is known but holds none would be taken for gone.
         if worker.host == host() {
@@ -171,7 +204,7 @@ impl Store for SqliteStore {
     }
 
     async fn gone_workers(&self) -> Result<Vec<WorkerId>> {
-        let here = presence::host();
+        let here = host();
         let workers = self.known_workers().await?;
         let of_this_machine = workers.into_iter().filter(|worker| worker.spec.host == here);
         Ok(of_this_machine
@@ -224,6 +257,10 @@ impl Store for SqliteStore {
         self.ask(reader::tasks).await
     }
 
+    async fn schedules(&self) -> Result<Vec<ScheduleInfo>> {
+        self.ask(reader::schedules).await
+    }
+
     async fn workers(&self) -> Result<Vec<WorkerInfo>> {
         self.known_workers().await
     }
@@ -246,7 +283,8 @@ impl Store for SqliteStore {
     }
 
     async fn changed(&self, since: u64) -> u64 {
-        self.watcher.ensure(&self.options, &self.writer.revision, &self.writer.version);
+        let glance = || connection::reader(&self.options).ok().map(FileGlance);
+        self.watcher.ensure(glance, &self.writer.revision, &self.writer.version);
         let mut receiver = self.writer.version.subscribe();
         match receiver.wait_for(|version| *version > since).await {
             Ok(version) => *version,

@@ -9,11 +9,11 @@ mod scheduling;
 use runcue_core::board::Head;
 use runcue_core::map::Map;
 use runcue_core::{
-    Event, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, Seq, State, StateWord, TaskSpec,
-    Timestamp, WorkerId,
+    Event, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq, State, StateWord,
+    TaskSpec, Timestamp, WorkerId,
 };
 use runcue_store::tables::{Changes, Counters, Due, ServiceRow, Tables, UsageRow};
-use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, StoreError, WorkerSpec};
+use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, ScheduleInfo, StoreError, WorkerSpec};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -397,6 +397,39 @@ impl Tables for SqliteTables {
     fn seen_worker(&mut self, worker: WorkerId, now: Timestamp) -> Result<()> {
         let sql = "UPDATE worker SET seen_at = ?2 WHERE id = ?1";
         self.run(sql, params![&blob(worker.as_u128())[..], now.as_micros()]).map(drop)
+    }
+
+    fn put_schedule(&mut self, schedule: &ScheduleInfo) -> Result<()> {
+        let body = self.text("schedule", schedule)?;
+        let next = schedule.next_at.map(Timestamp::as_micros);
+        let sql = "INSERT OR REPLACE INTO schedule (name, next_at, body) VALUES (?1, ?2, ?3)";
+        self.run(sql, params![schedule.spec.name.as_str(), next, body]).map(drop)
+    }
+
+    fn drop_schedule(&mut self, name: &ScheduleName) -> Result<bool> {
+        Ok(self.run("DELETE FROM schedule WHERE name = ?1", [name.as_str()])? > 0)
+    }
+
+    fn schedule(&mut self, name: &ScheduleName) -> Result<Option<ScheduleInfo>> {
+        let sql = "SELECT body FROM schedule WHERE name = ?1";
+        self.row(sql, [name.as_str()], |row| {
+            crate::rows::parsed("schedule", row.get_ref(0)?.as_str()?)
+        })
+    }
+
+    fn schedules(&mut self) -> Result<Vec<ScheduleInfo>> {
+        crate::reader::schedules(&self.connection).map_err(|e| self.explain(&e))
+    }
+
+    fn due_schedules(&mut self, now: Timestamp) -> Result<Vec<ScheduleInfo>> {
+        let sql = "SELECT body FROM schedule WHERE next_at <= ?1 ORDER BY next_at, name";
+        self.rows(sql, [now.as_micros()], |row| {
+            crate::rows::parsed("schedule", row.get_ref(0)?.as_str()?)
+        })
+    }
+
+    fn next_firing(&mut self) -> Result<Option<Timestamp>> {
+        self.instant("SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL")
     }
 
     fn note_usage(&mut self, rows: &[UsageRow]) -> Result<()> {

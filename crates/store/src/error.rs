@@ -1,7 +1,8 @@
 //! What can go wrong with a store. A variant tells the caller what to do.
 
+use runcue_core::schedule::BadSchedule;
 use runcue_core::submission::Invalid;
-use runcue_core::{JobId, QueueName, ServiceName};
+use runcue_core::{JobId, QueueName, ScheduleName, ServiceName};
 
 /// Why an operation did not happen. Nothing of it did.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +88,14 @@ pub enum StoreError {
         max: u64,
         /// The queue's rule is that the submitter waits.
         block: bool,
+    },
+    /// A schedule is not acceptable as it stands.
+    #[error("schedule {name}: {why}")]
+    BadSchedule {
+        /// Its name.
+        name: ScheduleName,
+        /// What is wrong with it.
+        why: BadSchedule,
     },
     /// There is no such job.
     #[error("there is no job {0}")]

@@ -14,24 +14,28 @@
 pub mod error;
 pub mod machine;
 pub mod memory;
+pub mod presence;
 pub mod reply;
 pub mod request;
 pub mod tables;
+pub mod watcher;
+pub mod writer;
 
 use std::collections::HashSet;
 
 use async_trait::async_trait;
 use runcue_core::why::Reason;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, QueueSpec, Seq, ServiceSpec, TaskSpec, Timestamp,
-    WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ScheduleName, ScheduleSpec, Seq,
+    ServiceSpec, TaskSpec, Timestamp, WorkerId,
 };
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use reply::{
-    Candidate, Candidates, Claimed, Counts, Extended, Finished, GroupInfo, LogChunk, LogStream,
-    Page, Pruned, QueueInfo, Reaped, ServiceInfo, Stats, Submitted, WorkerInfo,
+    Candidate, Candidates, Claimed, Counts, Extended, Finished, Fired, Firing, GroupInfo, LeftOut,
+    LogChunk, LogStream, Page, Pruned, QueueInfo, Reaped, ScheduleInfo, ServiceInfo, Stats,
+    Submitted, WorkerInfo,
 };
 pub use request::{
     ClaimRequest, Extend, Finish, Keep, ListRequest, Outcome, Retention, SubmitBatch, WorkerSpec,
@@ -48,8 +52,8 @@ pub trait Store: Send + Sync + 'static {
     /// a live or completed job, is answered with the one that is there.
     async fn submit(&self, now: Timestamp, batch: SubmitBatch) -> Result<Vec<Submitted>>;
 
-    /// Hands out up to `max` jobs that may run now, each under a lease, with its services taken. Jobs
-    /// whose time has come are promoted first.
+    /// Hands out up to `max` jobs that may run now, each under a lease, with its services taken. Schedules
+    /// whose firing has come are fired and jobs whose time has come are promoted first.
     async fn claim(&self, now: Timestamp, request: ClaimRequest) -> Result<Claimed>;
 
     /// Jobs that a claim could take now, for a caller that wants to choose among them by score and then
@@ -99,6 +103,17 @@ pub trait Store: Send + Sync + 'static {
     /// Stores task definitions with the queue.
     async fn upsert_tasks(&self, now: Timestamp, tasks: Vec<TaskSpec>) -> Result<()>;
 
+    /// Defines schedules, all or none. One whose expression, zone or pause has changed fires next at its
+    /// next instant after now; any other change leaves its next firing as it is.
+    async fn upsert_schedules(&self, now: Timestamp, schedules: Vec<ScheduleSpec>) -> Result<()>;
+
+    /// Deletes a schedule; jobs it has submitted stay. Answers whether there was one.
+    async fn remove_schedule(&self, now: Timestamp, name: ScheduleName) -> Result<bool>;
+
+    /// Submits the jobs of every firing that has come and moves the schedules on, in one step: each firing
+    /// is submitted once, by however many callers.
+    async fn fire(&self, now: Timestamp) -> Result<Fired>;
+
     /// Makes a worker instance known, or alive again.
     async fn upsert_worker(&self, now: Timestamp, worker: WorkerSpec) -> Result<()>;
 
@@ -146,6 +161,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Every task definition.
     async fn tasks(&self) -> Result<Vec<TaskSpec>>;
+
+    /// Every schedule with its next firing, by name.
+    async fn schedules(&self) -> Result<Vec<ScheduleInfo>>;
 
     /// Every known worker instance.
     async fn workers(&self) -> Result<Vec<WorkerInfo>>;

@@ -9,19 +9,20 @@ use std::sync::{Mutex, MutexGuard};
 use async_trait::async_trait;
 use runcue_core::why::Reason;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, QueueSpec, Seq, ServiceSpec, TaskSpec, Timestamp,
-    WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ScheduleName, ScheduleSpec, Seq,
+    ServiceSpec, TaskSpec, Timestamp, WorkerId,
 };
 use tokio::sync::watch;
 
 use crate::machine::Machine;
 use crate::reply::{
-    Candidates, Claimed, Extended, Finished, GroupInfo, LogChunk, Page, Pruned, QueueInfo, Reaped,
-    ServiceInfo, Stats, Submitted, WorkerInfo,
+    Candidates, Claimed, Extended, Finished, Fired, GroupInfo, LogChunk, Page, Pruned, QueueInfo,
+    Reaped, ScheduleInfo, ServiceInfo, Stats, Submitted, WorkerInfo,
 };
 use crate::request::{
     ClaimRequest, Extend, Finish, ListRequest, Retention, SubmitBatch, WorkerSpec,
 };
+use crate::tables::Tables;
 use crate::{Result, Store, StoreError};
 use tables::MemoryTables;
 
@@ -136,6 +137,18 @@ impl Store for MemoryStore {
         self.write(now, |machine| machine.upsert_tasks(&tasks))
     }
 
+    async fn upsert_schedules(&self, now: Timestamp, schedules: Vec<ScheduleSpec>) -> Result<()> {
+        self.write(now, |machine| machine.upsert_schedules(now, schedules))
+    }
+
+    async fn remove_schedule(&self, now: Timestamp, name: ScheduleName) -> Result<bool> {
+        self.write(now, |machine| machine.remove_schedule(&name))
+    }
+
+    async fn fire(&self, now: Timestamp) -> Result<Fired> {
+        self.write(now, |machine| machine.fire(now))
+    }
+
     async fn upsert_worker(&self, now: Timestamp, worker: WorkerSpec) -> Result<()> {
         self.write(now, |machine| machine.upsert_worker(now, &worker))
     }
@@ -187,6 +200,10 @@ impl Store for MemoryStore {
 
     async fn tasks(&self) -> Result<Vec<TaskSpec>> {
         Ok(self.read(|tables| tables.tasks()))
+    }
+
+    async fn schedules(&self) -> Result<Vec<ScheduleInfo>> {
+        self.read(Tables::schedules)
     }
 
     async fn workers(&self) -> Result<Vec<WorkerInfo>> {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use runcue_core::breaker::Breaker;
 use runcue_core::service::KeyLimits;
 use runcue_core::{
-    GroupName, Job, JobId, Lease, OnFull, QueueName, Rate, Seq, ServiceName, ServiceSpec,
-    StateWord, Timestamp, Token,
+    GroupName, Job, JobId, Lease, OnFull, QueueName, Rate, ScheduleName, ScheduleSpec, Seq,
+    ServiceName, ServiceSpec, StateWord, Timestamp, Token,
 };
 use serde::{Deserialize, Serialize};
 
@@ -220,6 +220,60 @@ impl ServiceInfo {
     pub fn per_key(&self) -> Option<&KeyLimits> {
         self.spec.per_key.as_ref()
     }
+}
+
+/// A schedule and how it goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleInfo {
+    /// Its definition.
+    pub spec: ScheduleSpec,
+    /// When it fires next; nothing while it is paused.
+    pub next_at: Option<Timestamp>,
+    /// The instant of the latest firing that was submitted.
+    #[serde(default)]
+    pub last_at: Option<Timestamp>,
+    /// The job of that firing.
+    #[serde(default)]
+    pub last_job: Option<JobId>,
+    /// Firings submitted so far.
+    #[serde(default)]
+    pub fired: u64,
+    /// Why the latest firing was not submitted, if it was not.
+    #[serde(default)]
+    pub last_error: Option<String>,
+}
+
+/// A firing of a schedule that was submitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Firing {
+    /// The schedule.
+    pub schedule: ScheduleName,
+    /// Its instant.
+    pub at: Timestamp,
+    /// Its job.
+    pub job: JobId,
+}
+
+/// A firing of a schedule that was not submitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The schedule.
+    pub schedule: ScheduleName,
+    /// Its instant.
+    pub at: Timestamp,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// What became of the schedules whose firing had come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fired {
+    /// What was submitted, in order.
+    pub jobs: Vec<Firing>,
+    /// What was not.
+    pub left_out: Vec<LeftOut>,
+    /// The next firing of any schedule.
+    pub wake: Option<Timestamp>,
 }
 
 /// A worker instance.

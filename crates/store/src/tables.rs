@@ -5,14 +5,14 @@
 use runcue_core::board::Head;
 use runcue_core::breaker::Breaker;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, Key, LaneId, LaneKey, Seq, ServiceName, ServiceSpec,
-    State, StateWord, TaskSpec, Timestamp, Token, WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, Key, LaneId, LaneKey, ScheduleName, Seq, ServiceName,
+    ServiceSpec, State, StateWord, TaskSpec, Timestamp, Token, WorkerId,
 };
 
 use runcue_core::map::Map;
 
 use crate::Result;
-use crate::reply::{GroupInfo, LogChunk, QueueInfo};
+use crate::reply::{GroupInfo, LogChunk, QueueInfo, ScheduleInfo};
 use crate::request::WorkerSpec;
 
 /// A service as it is stored.
@@ -186,6 +186,19 @@ pub trait Tables {
     fn live_workers(&mut self, since: Timestamp) -> Result<Vec<WorkerSpec>>;
     /// A worker instance was heard of.
     fn seen_worker(&mut self, worker: WorkerId, now: Timestamp) -> Result<()>;
+
+    /// Writes a schedule.
+    fn put_schedule(&mut self, schedule: &ScheduleInfo) -> Result<()>;
+    /// Deletes a schedule; answers whether there was one.
+    fn drop_schedule(&mut self, name: &ScheduleName) -> Result<bool>;
+    /// A schedule.
+    fn schedule(&mut self, name: &ScheduleName) -> Result<Option<ScheduleInfo>>;
+    /// Every schedule, by name.
+    fn schedules(&mut self) -> Result<Vec<ScheduleInfo>>;
+    /// Schedules whose next firing has come, earliest first.
+    fn due_schedules(&mut self, now: Timestamp) -> Result<Vec<ScheduleInfo>>;
+    /// The earliest next firing of any schedule.
+    fn next_firing(&mut self) -> Result<Option<Timestamp>>;
 
     /// Adds to the log of service use.
     fn note_usage(&mut self, rows: &[UsageRow]) -> Result<()>;

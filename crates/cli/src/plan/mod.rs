@@ -27,7 +27,7 @@ use crate::trouble::Trouble;
 
 pub use compare::{Found, Step};
 pub use ids::FileKey;
-pub use translate::{services, tasks};
+pub use translate::{schedules, services, tasks};
 
 /// Which completed jobs are done again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

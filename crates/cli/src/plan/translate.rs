@@ -3,8 +3,8 @@
 use runcue_core::service::KeyLimits;
 use runcue_core::submission::normalise;
 use runcue_core::{
-    GroupName, JobId, JobSpec, Json, Key, QueueName, Rate, ServiceName, ServiceSpec, TaskName,
-    TaskSpec, Timestamp, Use,
+    GroupName, JobId, JobSpec, Json, Key, QueueName, Rate, ScheduleName, ScheduleSpec, ServiceName,
+    ServiceSpec, TaskName, TaskSpec, Timestamp, Use,
 };
 use serde_json::Value;
 
@@ -49,6 +49,22 @@ pub fn tasks(source: &Source) -> Result<Vec<(TaskSpec, StoredTask)>, Trouble> {
         Ok((stored.spec(task_name(source, name)?)?, stored))
     };
     source.file.tasks.iter().map(task).collect()
+}
+
+/// The schedules of a file.
+pub fn schedules(source: &Source) -> Result<Vec<ScheduleSpec>, Trouble> {
+    let schedule = |def: &runfile::ScheduleDef| {
+        let name = ScheduleName::new(def.job.id.as_str())?;
+        // Nothing in a schedule counts from now.
+        let job = job(source, &def.job, JobId::from_u128(0), Vec::new(), Timestamp::ZERO)?;
+        Ok(ScheduleSpec {
+            zone: def.zone.clone(),
+            missed: def.missed,
+            overlap: def.overlap,
+            ..ScheduleSpec::new(name, def.cron.as_str(), job)
+        })
+    };
+    source.file.schedules.iter().map(schedule).collect()
 }
 
 /// The task's name in the store. Commands written into a job have no name of their own, and must not meet

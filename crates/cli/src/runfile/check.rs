@@ -19,8 +19,17 @@ const MAX_EDGES: usize = 5_000_000;
 const MAX_CYCLE: usize = 12;
 
 /// Checks the expanded jobs and turns the names in `depends_on` into ids.
-pub(crate) fn check(sections: &Sections, expanded: &mut Expanded, problems: &mut Problems) {
+pub(crate) fn check(
+    sections: &Sections,
+    expanded: &mut Expanded,
+    schedules: &Expanded,
+    problems: &mut Problems,
+) {
     task_services(sections, problems);
+    for family in &schedules.families {
+        job_services(sections, &schedules.jobs, family, problems);
+        job_templates(sections, &schedules.jobs, family, problems);
+    }
     for family in &expanded.families {
         job_services(sections, &expanded.jobs, family, problems);
         job_templates(sections, &expanded.jobs, family, problems);

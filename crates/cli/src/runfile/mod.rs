@@ -37,8 +37,8 @@ pub use expand::MAX_JOBS;
 pub(crate) use fingerprint::Fnv;
 pub use invocation::{Invocation, JobView, NAMES};
 pub use model::{
-    Backoff, Command, Cost, JobDef, KeyLimits, Requires, RetryDef, RetryOn, RunFile, ServiceDef,
-    TaskDef,
+    Backoff, Command, Cost, JobDef, KeyLimits, Requires, RetryDef, RetryOn, RunFile, ScheduleDef,
+    ServiceDef, TaskDef,
 };
 pub use rate::Rate;
 pub use shell::quote;
@@ -78,7 +78,8 @@ pub fn parse_in(
     let mut sections = read::file(&root, &mut problems);
     drop(root);
     let mut expanded = expand::expand(&mut sections, directory, &mut problems);
-    check::check(&sections, &mut expanded, &mut problems);
+    let schedules = expand::schedules(&mut sections, &mut problems);
+    check::check(&sections, &mut expanded, &schedules, &mut problems);
     problems.finish(RunFile {
         name: sections.name,
         store: sections.store,
@@ -86,6 +87,7 @@ pub fn parse_in(
         max_parallel: sections.max_parallel,
         services: sections.services,
         tasks: sections.tasks,
+        schedules: expand::scheduled(sections.schedules, schedules),
         jobs: expanded.jobs,
     })
 }

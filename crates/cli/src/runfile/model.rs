@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use runcue_core::{Missed, Overlap};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,8 +29,25 @@ pub struct RunFile {
     pub services: BTreeMap<String, ServiceDef>,
     /// The tasks by name. An inline `run` of a job is here too, as `run:<job id>`.
     pub tasks: BTreeMap<String, TaskDef>,
+    /// The schedules, in the order of the file.
+    pub schedules: Vec<ScheduleDef>,
     /// The jobs, expanded, in the order of the file.
     pub jobs: Vec<JobDef>,
+}
+
+/// A job that is submitted again and again, by the clock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScheduleDef {
+    /// When, as a cron expression.
+    pub cron: String,
+    /// The time zone that is read in.
+    pub zone: String,
+    /// What becomes of firings that nobody was there for.
+    pub missed: Missed,
+    /// What happens while the job of the firing before is not finished.
+    pub overlap: Overlap,
+    /// The job of every firing; its id is the schedule's name.
+    pub job: JobDef,
 }
 
 /// A limited resource. What is `None` or empty is not limited or has the engine's default.

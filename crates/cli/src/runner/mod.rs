@@ -19,10 +19,10 @@ use runcue_store::{Keep, Retention, Store};
 
 use crate::config;
 use crate::exit::INTERRUPTED;
+use crate::job_args::COMMAND;
 use crate::out::Out;
 use crate::stored_task::StoredTask;
 use crate::trouble::Trouble;
-use crate::verbs::add::COMMAND;
 use crate::words;
 
 pub use commands::{Commands, guard_main};

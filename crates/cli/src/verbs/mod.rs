@@ -14,6 +14,8 @@ pub mod queues;
 pub mod resume;
 pub mod retry;
 pub mod run;
+pub mod schedule;
+pub mod schedules;
 pub mod services;
 pub mod show;
 pub mod status;

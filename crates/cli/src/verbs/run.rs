@@ -84,6 +84,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     define_services(&*store, &source).await?;
     let before = store.last_event().await?;
     let runner = make_runner(&args, app, &source, &store, &address).await?;
+    define_schedules(&*store, &source, app).await?;
     announce(&plan, &source, &address, &args, app);
     let ids = plan.carry_out(&*store, &source.file.jobs, app.out).await?;
     let mut tracker = track(&*store, &source, &ids).await?;
@@ -233,6 +234,23 @@ async fn define_services(store: &dyn Store, source: &Source) -> Result<(), Troub
         service.paused = before.is_some_and(|before| before.spec.paused);
     }
     Ok(store.upsert_services(now, services).await?)
+}
+
+/// Defines the file's schedules, whose tasks are there by now; a pause that a person set stays.
+async fn define_schedules(store: &dyn Store, source: &Source, app: &App) -> Result<(), Trouble> {
+    let mut schedules = plan::schedules(source)?;
+    if schedules.is_empty() {
+        return Ok(());
+    }
+    let known = store.schedules().await?;
+    for schedule in &mut schedules {
+        let before = known.iter().find(|known| known.spec.name == schedule.name);
+        schedule.paused = before.is_some_and(|before| before.spec.paused);
+    }
+    let defined = words::count(schedules.len() as u64, "schedule");
+    store.upsert_schedules(clock::now(), schedules).await?;
+    app.out.note(format!("{defined} defined; they fire as long as somebody works: runcue work"));
+    Ok(())
 }
 
 async fn make_runner(

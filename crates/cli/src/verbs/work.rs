@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::exit::Exit;
+use crate::job_args::COMMAND;
 use crate::news::News;
 use crate::runner::{self, Commands, Ended, Runner, Setup, follow_tasks, is_wanted, runnable};
 use crate::trouble::Trouble;
-use crate::verbs::add::COMMAND;
 use crate::verbs::events;
 use crate::view::EventView;
 use crate::{clock, value, words};

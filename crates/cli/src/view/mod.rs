@@ -10,6 +10,7 @@ mod job;
 mod log;
 mod place;
 mod reason;
+mod schedule;
 mod service;
 mod status;
 
@@ -18,6 +19,7 @@ pub use job::{FailureView, JobDetailView, JobPageView, JobView, RelativeView, Us
 pub use log::LogView;
 pub use place::{GroupView, GroupsView, QueueView, QueuesView, SILENCE, WorkerView};
 pub use reason::ReasonView;
+pub use schedule::{ScheduleView, SchedulesView, next as next_firings};
 pub use service::{RateView, ServiceView, ServicesView};
 pub use status::StatusView;
 

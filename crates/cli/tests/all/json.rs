@@ -74,6 +74,26 @@ fn status_groups_queues_and_services_have_their_documented_shapes() {
 }
 
 #[test]
+fn schedules_have_their_documented_shape() {
+    let sandbox = Sandbox::new();
+    let words = ["--cron", "0 3 * * *", "--zone", "Europe/Berlin", "--missed", "once"];
+    let add: Vec<&str> = ["schedule", "add", "nightly"].iter().chain(&words).copied().collect();
+    let command = ["--overlap", "skip", "--group", "g", "--", "echo", "hi"];
+    let added = sandbox.run(&[&add[..], &command, &[]].concat()).ok();
+    assert!(added.contains("nightly"), "{added}");
+    let mut shown = sandbox.run(&["schedules", "--json"]).json();
+    let next = shown["schedules"][0]["next_at"].as_array().unwrap().clone();
+    assert_eq!(next.len(), 3, "{shown}");
+    for at in &next {
+        // Three in the morning in Berlin is one or two in UTC.
+        let hour = at.as_i64().unwrap() / 3_600_000 % 24;
+        assert!(hour == 1 || hour == 2, "{shown}");
+    }
+    shown["schedules"][0]["next_at"] = "[times]".into();
+    insta::assert_snapshot!("schedules", golden(shown));
+}
+
+#[test]
 fn reasons_have_their_documented_shape() {
     let (sandbox, first) = sandbox();
     insta::assert_snapshot!("why_later", golden(sandbox.run(&["why", &first, "--json"]).json()));

@@ -11,5 +11,6 @@ mod json;
 mod look;
 mod run;
 mod sandbox;
+mod schedules;
 mod trouble;
 mod work;

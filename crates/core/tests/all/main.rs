@@ -5,4 +5,6 @@
 mod board;
 mod board_history;
 mod board_model;
+mod schedule;
+mod timetable;
 mod transition;

@@ -13,6 +13,7 @@ mod leases;
 mod limits;
 mod observe;
 mod retries;
+mod schedules;
 mod stopping;
 mod support;
 mod waiting;

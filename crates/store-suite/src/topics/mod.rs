@@ -21,6 +21,7 @@ pub mod queues;
 pub mod retention;
 pub mod retry;
 pub mod rotation;
+pub mod schedules;
 pub mod service_limits;
 pub mod services;
 pub mod submit;

@@ -25,6 +25,7 @@ impl<T: Tables> Machine<T> {
         request: &ClaimRequest,
         except: &HashSet<Seq>,
     ) -> Result<Candidates> {
+        self.fire(now)?;
         self.promote(now)?;
         self.end_overdue(now)?;
         self.fill_hungry()?;

@@ -13,6 +13,7 @@ use runcue_core::transition::lease_limit;
 impl<T: Tables> Machine<T> {
     /// Hands out up to `max` jobs.
     pub fn claim(&mut self, now: Timestamp, request: &ClaimRequest) -> Result<Claimed> {
+        let firing = self.fire(now)?.wake;
         self.promote(now)?;
         self.end_overdue(now)?;
         self.fill_hungry()?;
@@ -22,10 +23,8 @@ impl<T: Tables> Machine<T> {
             Some(ids) => self.claim_only(now, request, ids, &mut pass, &mut claimed)?,
             None => self.claim_best(now, request, &mut pass, &mut claimed)?,
         }
-        claimed.wake = pass.wake();
-        if let Some(due) = self.tables.next_due(Due::Delayed)? {
-            claimed.wake = Some(claimed.wake.map_or(due, |wake| wake.min(due)));
-        }
+        let delayed = self.tables.next_due(Due::Delayed)?;
+        claimed.wake = pass.wake().into_iter().chain(delayed).chain(firing).min();
         Ok(claimed)
     }
 

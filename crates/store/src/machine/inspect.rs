@@ -158,6 +158,7 @@ impl<T: Tables> Machine<T> {
     /// Checks that stored data agrees with itself and with the cache.
     pub fn check(&mut self, now: Timestamp) -> Result<Vec<String>> {
         let mut findings = self.tables.check()?;
+        findings.extend(self.odd_schedules(now)?);
         for service in self.board.services() {
             let (name, in_use) = (&service.spec().name, service.in_use());
             if service.spec().max_concurrent.is_some_and(|max| in_use > max) {

@@ -21,6 +21,7 @@ mod inspect;
 mod prune;
 mod reap;
 mod retry;
+mod schedule;
 mod submit;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +58,8 @@ pub struct Machine<T> {
     lanes: Map<LaneKey, LaneId>,
     /// Jobs at the heads of lanes, read together with them; as good as the cache they belong to.
     fetched: Fetched,
+    /// The next firing of any schedule; nothing while that is not known.
+    firing: Option<Option<Timestamp>>,
     news: News,
     /// Jobs that ended in this operation and whose dependents are to be told.
     ended: Vec<(Seq, Final, bool)>,
@@ -87,6 +90,7 @@ impl<T: Tables> Machine<T> {
             held: Map::default(),
             lanes: Map::default(),
             fetched: Fetched::default(),
+            firing: None,
             news: News::default(),
             ended: Vec::new(),
         }
@@ -107,6 +111,7 @@ impl<T: Tables> Machine<T> {
         let changes = self.tables.changes(since, now)?;
         self.held.clear();
         self.fetched.clear();
+        self.firing = None;
         if changes.afresh {
             self.board = Board::default();
             self.groups.clear();
@@ -194,6 +199,7 @@ impl<T: Tables> Machine<T> {
         self.seen = None;
         self.held.clear();
         self.fetched.clear();
+        self.firing = None;
         self.news = News::default();
         self.ended.clear();
     }
@@ -542,6 +548,7 @@ impl StoreError {
                 | Self::RepeatedId { .. }
                 | Self::KeyTaken { .. }
                 | Self::Full { .. }
+                | Self::BadSchedule { .. }
                 | Self::NotFound(_)
         )
     }

@@ -72,7 +72,7 @@ impl<T: Tables> Machine<T> {
         Ok(checked)
     }
 
-    fn check_services(&self, index: usize, spec: &JobSpec) -> Result<()> {
+    pub(super) fn check_services(&self, index: usize, spec: &JobSpec) -> Result<()> {
         for used in &spec.services {
             let Some(service) = self.board.service(&used.service) else {
                 return Err(StoreError::UnknownService { index, service: used.service.clone() });

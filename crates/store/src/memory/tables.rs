@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use runcue_core::board::Head;
 use runcue_core::map::Map;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, Seq, ServiceName, State,
-    StateWord, TaskName, TaskSpec, Timestamp, Wait, WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq,
+    ServiceName, State, StateWord, TaskName, TaskSpec, Timestamp, Wait, WorkerId,
 };
 
 use crate::Result;
-use crate::reply::{GroupInfo, LogChunk, Page, QueueInfo, WorkerInfo};
+use crate::reply::{GroupInfo, LogChunk, Page, QueueInfo, ScheduleInfo, WorkerInfo};
 use crate::request::{ListRequest, WorkerSpec};
 use crate::tables::{Changes, Counters, Due, ServiceRow, Tables, UsageRow};
 
@@ -39,6 +39,7 @@ pub struct MemoryTables {
     queues: BTreeMap<QueueName, QueueInfo>,
     services: BTreeMap<ServiceName, ServiceRow>,
     tasks: BTreeMap<TaskName, TaskSpec>,
+    schedules: BTreeMap<ScheduleName, ScheduleInfo>,
     workers: BTreeMap<WorkerId, WorkerInfo>,
     usage: VecDeque<UsageRow>,
     events: VecDeque<Event>,
@@ -403,6 +404,34 @@ impl Tables for MemoryTables {
             worker.seen_at = now;
         }
         Ok(())
+    }
+
+    fn put_schedule(&mut self, schedule: &ScheduleInfo) -> Result<()> {
+        self.schedules.insert(schedule.spec.name.clone(), schedule.clone());
+        Ok(())
+    }
+
+    fn drop_schedule(&mut self, name: &ScheduleName) -> Result<bool> {
+        Ok(self.schedules.remove(name).is_some())
+    }
+
+    fn schedule(&mut self, name: &ScheduleName) -> Result<Option<ScheduleInfo>> {
+        Ok(self.schedules.get(name).cloned())
+    }
+
+    fn schedules(&mut self) -> Result<Vec<ScheduleInfo>> {
+        Ok(self.schedules.values().cloned().collect())
+    }
+
+    fn due_schedules(&mut self, now: Timestamp) -> Result<Vec<ScheduleInfo>> {
+        let due = |schedule: &&ScheduleInfo| schedule.next_at.is_some_and(|at| at <= now);
+        let mut due: Vec<ScheduleInfo> = self.schedules.values().filter(due).cloned().collect();
+        due.sort_by_key(|schedule| schedule.next_at);
+        Ok(due)
+    }
+
+    fn next_firing(&mut self) -> Result<Option<Timestamp>> {
+        Ok(self.schedules.values().filter_map(|schedule| schedule.next_at).min())
     }
 
     fn note_usage(&mut self, rows: &[UsageRow]) -> Result<()> {

@@ -14,8 +14,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::error::Problems;
-use super::model::JobDef;
-use super::read::{JobEntry, Sections, TaskOf};
+use super::model::{JobDef, ScheduleDef};
+use super::read::{JobEntry, ScheduleEntry, Sections, TaskOf};
 use job::{Ids, Maker};
 
 pub(crate) use scope::unknown_name;
@@ -92,6 +92,39 @@ pub(crate) fn expand(
         });
     }
     expanded
+}
+
+/// The jobs of the schedules: one each, called after it.
+pub(crate) fn schedules(sections: &mut Sections, problems: &mut Problems) -> Expanded {
+    let entries = std::mem::take(&mut sections.schedules);
+    let mut expanded = Expanded { jobs: Vec::new(), families: Vec::new() };
+    for entry in &entries {
+        let first = expanded.jobs.len();
+        let id = Ids::new(&entry.job, &[], entry.name.clone());
+        if let Some(maker) = Maker::new(sections, &entry.job, &entry.name, problems) {
+            maker.all(&[], &id, &mut expanded.jobs, problems);
+        }
+        expanded.families.push(Family {
+            place: entry.job.place.clone(),
+            line: entry.job.line,
+            base: None,
+            jobs: first..expanded.jobs.len(),
+        });
+    }
+    sections.schedules = entries;
+    expanded
+}
+
+/// The schedules with their jobs, of a file without problems.
+pub(crate) fn scheduled(entries: Vec<ScheduleEntry>, expanded: Expanded) -> Vec<ScheduleDef> {
+    let with_job = |(entry, job): (ScheduleEntry, JobDef)| ScheduleDef {
+        cron: entry.cron,
+        zone: entry.zone,
+        missed: entry.missed,
+        overlap: entry.overlap,
+        job,
+    };
+    entries.into_iter().zip(expanded.jobs).map(with_job).collect()
 }
 
 /// Names for jobs that have none: the task's name and a number.

@@ -132,42 +132,52 @@ pub(super) fn job(node: &Node, index: usize, problems: &mut Problems) -> Option<
     let before = problems.count();
     let place = place(node, index);
     let fields = Fields::open(node, &place, &JOB_FIELDS, problems)?;
-    let task = task_of(&fields, problems);
+    let entry = entry(&fields, index, node.line, problems);
+    exclusive(&fields, "for_each", "glob", problems);
+    exclusive(&fields, "run_at", "in", problems);
+    entry.filter(|_| problems.count() == before)
+}
+
+/// Reads the fields of a job, as far as they are there.
+pub(super) fn entry(
+    fields: &Fields<'_>,
+    index: usize,
+    line: usize,
+    problems: &mut Problems,
+) -> Option<JobEntry> {
+    let task = task_of(fields, problems);
     let template = |field: &str, problems: &mut Problems| {
         let text = fields.word(field, problems)?;
         Some(Template::parse(&text))
     };
-    let entry = JobEntry {
+    Some(JobEntry {
         index,
-        line: node.line,
+        line,
         id: template("id", problems),
         target: fields.text("target", problems).map(|text| Template::parse(&text)),
-        params: params(&fields, problems),
+        params: params(fields, problems),
         depends_on: templates(fields.words("depends_on", problems).unwrap_or_default()),
-        for_each: for_each(&fields, problems),
+        for_each: for_each(fields, problems),
         glob: fields.word("glob", problems),
-        grid: grid(&fields, problems),
+        grid: grid(fields, problems),
         group: template("group", problems),
-        priority: attempts::priority(&fields, problems),
-        labels: templates(tasks::labels(&fields, problems)),
-        project: name(&fields, "project", problems),
-        queue: name(&fields, "queue", problems),
+        priority: attempts::priority(fields, problems),
+        labels: templates(tasks::labels(fields, problems)),
+        project: name(fields, "project", problems),
+        queue: name(fields, "queue", problems),
         timeout: fields.span("timeout", problems),
         dependency_timeout: fields.span("dependency_timeout", problems),
-        run_at: run_at(&fields, problems),
+        run_at: run_at(fields, problems),
         delay: fields.duration("in", problems),
         expires_in: fields.span("expires_in", problems),
         idempotency_key: template("idempotency_key", problems),
-        retry: attempts::retry(&fields, problems),
-        services: services::used(&fields, problems),
-        cost: services::cost(&fields, problems),
+        retry: attempts::retry(fields, problems),
+        services: services::used(fields, problems),
+        cost: services::cost(fields, problems),
         key: template("key", problems),
         task: task?,
-        place: place.clone(),
-    };
-    exclusive(&fields, "for_each", "glob", problems);
-    exclusive(&fields, "run_at", "in", problems);
-    (problems.count() == before).then_some(entry)
+        place: fields.place.clone(),
+    })
 }
 
 fn place(node: &Node, index: usize) -> String {

@@ -3,12 +3,14 @@
 
 mod attempts;
 mod jobs;
+mod schedules;
 mod services;
 mod tasks;
 
 use std::collections::BTreeMap;
 
 pub(crate) use jobs::{Axis, AxisValue, JobEntry, TaskOf};
+pub(crate) use schedules::ScheduleEntry;
 pub(crate) use services::apply_cost;
 
 use super::error::Problems;
@@ -19,8 +21,8 @@ use super::tree::{Kind, Node};
 /// The longest id or name.
 pub(crate) const MAX_NAME_CHARS: usize = 200;
 
-const FILE_FIELDS: [&str; 7] =
-    ["name", "store", "queue", "max_parallel", "services", "tasks", "jobs"];
+const FILE_FIELDS: [&str; 8] =
+    ["name", "store", "queue", "max_parallel", "services", "tasks", "schedules", "jobs"];
 
 /// The sections of a file, before expansion.
 #[derive(Default)]
@@ -39,6 +41,8 @@ pub(crate) struct Sections {
     pub tasks: BTreeMap<String, TaskDef>,
     /// The line of each task.
     pub task_lines: BTreeMap<String, usize>,
+    /// The schedules as written.
+    pub schedules: Vec<ScheduleEntry>,
     /// The jobs as written.
     pub jobs: Vec<JobEntry>,
 }
@@ -66,7 +70,16 @@ pub(crate) fn file(root: &Node, problems: &mut Problems) -> Sections {
         sections.task_lines.insert(entry.key.clone(), entry.line);
         sections.tasks.extend(task.map(|def| (entry.key.clone(), def)));
     }
-    sections.jobs = job_list(&fields, problems);
+    let schedules = fields.map("schedules", problems).unwrap_or_default();
+    for (index, entry) in schedules.iter().enumerate() {
+        let place = named(&entry.key, entry.line, "schedules", problems);
+        let read = schedules::schedule(&entry.value, &entry.key, index, &place, problems);
+        sections.schedules.extend(read);
+    }
+    // A file may do nothing but define schedules.
+    if fields.get("jobs").is_some() || schedules.is_empty() {
+        sections.jobs = job_list(&fields, problems);
+    }
     sections
 }
 

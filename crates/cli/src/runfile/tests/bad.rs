@@ -10,6 +10,47 @@ fn job(fields: &str) -> String {
 }
 
 #[test]
+fn mistakes_in_a_schedule_name_it_and_the_fix() {
+    let head = "services: {api: {rate: 60/min}}\ntasks:\n  fetch: {run: [echo, \"{target}\"]}\nschedules:\n";
+    for (fields, expected) in [
+        ("run: [ls]", "f.yaml:5: schedules.x: cron is missing; say when"),
+        (
+            "cron: often, run: [ls]",
+            "f.yaml:5: schedules.x: cron cannot be used: \"often\" is not a cron",
+        ),
+        ("cron: '0 0 30 2 *', run: [ls]", "never comes"),
+        (
+            "cron: '@daily', zone: Berlin, run: [ls]",
+            "zone cannot be used: there is no time zone \"Berlin\"",
+        ),
+        ("cron: '@daily'", "has neither task nor run"),
+        (
+            "cron: '@daily', task: fetsch, target: x",
+            "task \"fetsch\" is not in tasks; did you mean",
+        ),
+        (
+            "cron: '@daily', task: fetch",
+            "run of its task \"fetch\" has {target}, but the job has no target",
+        ),
+        ("cron: '@daily', run: [ls], services: apj", "services names \"apj\""),
+        (
+            "cron: '@daily', run: [ls], missed: al",
+            "missed is \"al\"; it must be one of skip, once, all",
+        ),
+        (
+            "cron: '@daily', run: [ls], overlap: none",
+            "overlap is \"none\"; it must be one of allow, skip",
+        ),
+        ("cron: '@daily', run: [ls], depends_on: y", "unknown field \"depends_on\""),
+        ("cron: '@daily', run: [ls], in: 5m", "unknown field \"in\""),
+    ] {
+        let text = format!("{head}  x: {{{fields}}}\n");
+        let told = refused(&text);
+        assert!(told.contains(expected), "{fields}: {told}");
+    }
+}
+
+#[test]
 fn mistakes_inside_one_job_name_the_line_the_job_and_the_fix() {
     for (fields, expected) in [
         (

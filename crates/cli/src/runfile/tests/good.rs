@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use runcue_core::{Missed, Overlap};
 use serde_json::json;
 
 use super::*;
@@ -55,6 +56,36 @@ jobs:
     key: fixed
   - {id: c, run: "echo {params.x}", params: {x: 1}, depends_on: [a, b]}
 "#;
+
+#[test]
+fn schedules_are_read_with_the_defaults_of_their_tasks() {
+    let file = yaml(
+        r#"
+services: {api: {rate: 60/min}}
+tasks:
+  fetch: {run: [curl, "{target}"], services: api, timeout: 5m, group: web}
+schedules:
+  poll: {cron: "*/5 * * * *", task: fetch, target: x, overlap: skip, priority: high}
+  nightly:
+    cron: "0 3 * * *"
+    zone: Europe/Berlin
+    missed: once
+    run: [./backup.sh, "{params.to}"]
+    params: {to: s3}
+"#,
+    );
+    assert!(file.jobs.is_empty(), "a file may do nothing but define schedules");
+    let [poll, nightly] = &file.schedules[..] else { panic!("{:?}", file.schedules) };
+    assert_eq!((poll.cron.as_str(), poll.zone.as_str()), ("*/5 * * * *", "UTC"));
+    assert_eq!((poll.missed, poll.overlap), (Missed::Skip, Overlap::Skip));
+    assert_eq!((poll.job.id.as_str(), poll.job.task.as_str()), ("poll", "fetch"));
+    assert_eq!((poll.job.group.as_deref(), poll.job.priority), (Some("web"), 100));
+    assert_eq!(poll.job.timeout, Some(Duration::from_secs(300)));
+    assert_eq!(poll.job.services["api"], 1);
+    assert_eq!((nightly.zone.as_str(), nightly.missed), ("Europe/Berlin", Missed::Once));
+    assert_eq!(nightly.job.task, "run:nightly");
+    assert!(file.tasks.contains_key("run:nightly"));
+}
 
 #[test]
 fn every_field_is_read() {

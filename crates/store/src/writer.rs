@@ -13,11 +13,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use runcue_core::Timestamp;
-use runcue_store::machine::Machine;
-use runcue_store::{Result, StoreError};
 use tokio::sync::{oneshot, watch};
 
-use crate::tables::SqliteTables;
+use crate::machine::Machine;
+use crate::tables::Tables;
+use crate::{Result, StoreError};
 
 /// Requests in one transaction at the most, so that no caller waits long for the first of many.
 const TOGETHER: usize = 256;
@@ -25,20 +25,32 @@ const TOGETHER: usize = 256;
 /// How long the thread looks for another request before it sleeps.
 const MOMENT: Duration = Duration::from_micros(30);
 
+/// What tables need besides their rows so that one thread can write them.
+pub trait Transaction {
+    /// Begins a transaction that nobody else writes in.
+    fn begin(&mut self) -> Result<()>;
+    /// Makes it durable.
+    fn commit(&mut self) -> Result<()>;
+    /// Undoes it, if one is open.
+    fn roll_back(&mut self);
+    /// The last call: leaves everything tidy.
+    fn close(&mut self) {}
+}
+
 type Answer = Box<dyn FnOnce(Option<StoreError>) + Send>;
-type Operation = Box<dyn FnOnce(&mut Machine<SqliteTables>) -> Result<Answer> + Send>;
+type Operation<T> = Box<dyn FnOnce(&mut Machine<T>) -> Result<Answer> + Send>;
 type Refuse = Box<dyn FnOnce(StoreError) + Send>;
 
-struct Request {
+struct Request<T> {
     now: Timestamp,
-    operation: Operation,
+    operation: Operation<T>,
     /// Used instead when the operation is never run, or panics.
     refuse: Refuse,
 }
 
 /// A handle on the thread that writes.
-pub struct Writer {
-    requests: Mutex<Option<Sender<Request>>>,
+pub struct Writer<T> {
+    requests: Mutex<Option<Sender<Request<T>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Moves on with every change, for those who wait for news.
     pub version: Arc<watch::Sender<u64>>,
@@ -46,8 +58,9 @@ pub struct Writer {
     pub revision: Arc<AtomicU64>,
 }
 
-impl Writer {
-    pub fn start(tables: SqliteTables) -> std::io::Result<Self> {
+impl<T: Tables + Transaction + Send + 'static> Writer<T> {
+    /// Starts the thread.
+    pub fn start(tables: T) -> std::io::Result<Self> {
         let (sender, receiver) = channel();
         let version = Arc::new(watch::Sender::new(1));
         let revision = Arc::new(AtomicU64::new(0));
@@ -57,7 +70,7 @@ impl Writer {
             revision: revision.clone(),
         };
         let thread = std::thread::Builder::new()
-            .name("runcue-sqlite".into())
+            .name("runcue-writer".into())
             .spawn(move || worker.run(&receiver))?;
         Ok(Self {
             requests: Mutex::new(Some(sender)),
@@ -71,7 +84,7 @@ impl Writer {
     pub async fn call<R: Send + 'static>(
         &self,
         now: Timestamp,
-        operation: impl FnOnce(&mut Machine<SqliteTables>) -> Result<R> + Send + 'static,
+        operation: impl FnOnce(&mut Machine<T>) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let (reply, answer) = oneshot::channel::<Result<R>>();
         let reply = Arc::new(Mutex::new(Some(reply)));
@@ -97,12 +110,14 @@ impl Writer {
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    fn send(&self, request: Request) -> Result<()> {
+    fn send(&self, request: Request<T>) -> Result<()> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = requests.as_ref().ok_or(StoreError::Closed)?;
         sender.send(request).map_err(|_| StoreError::Closed)
     }
+}
 
+impl<T> Writer<T> {
     /// Lets the thread finish what it has and waits for it.
     pub fn stop(&self) {
         drop(self.requests.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -113,20 +128,26 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl<T> Drop for Writer<T> {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-struct Worker {
-    machine: Machine<SqliteTables>,
+impl<T> std::fmt::Debug for Writer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
+struct Worker<T> {
+    machine: Machine<T>,
     version: Arc<watch::Sender<u64>>,
     revision: Arc<AtomicU64>,
 }
 
-impl Worker {
-    fn run(mut self, requests: &Receiver<Request>) {
+impl<T: Tables + Transaction> Worker<T> {
+    fn run(mut self, requests: &Receiver<Request<T>>) {
         let mut waiting = VecDeque::new();
         loop {
             if waiting.is_empty() {
@@ -143,11 +164,10 @@ impl Worker {
             }
             self.transaction(&mut waiting);
         }
-        // Leaves one tidy file behind where no other process is using it.
-        let _ = self.machine.tables().connection().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+        self.machine.tables().close();
     }
 
-    fn transaction(&mut self, waiting: &mut VecDeque<Request>) {
+    fn transaction(&mut self, waiting: &mut VecDeque<Request<T>>) {
         let now = waiting.front().map_or(Timestamp::ZERO, |request| request.now);
         if let Err(error) = self.begin(now) {
             self.roll_back();
@@ -195,7 +215,7 @@ impl Worker {
     }
 
     fn begin(&mut self, now: Timestamp) -> Result<()> {
-        self.execute("BEGIN IMMEDIATE")?;
+        self.machine.tables().begin()?;
         self.machine.begin(now)
     }
 
@@ -204,30 +224,19 @@ impl Worker {
         if let Some(revision) = self.machine.revision() {
             self.revision.store(revision, Ordering::Release);
         }
-        self.execute("COMMIT")?;
+        self.machine.tables().commit()?;
         Ok(changed)
     }
 
     fn roll_back(&mut self) {
         self.machine.reset();
-        if !self.machine.tables().connection().is_autocommit() {
-            let _ = self.execute("ROLLBACK");
-        }
-    }
-
-    fn execute(&mut self, sql: &str) -> Result<()> {
-        let tables = self.machine.tables();
-        let mut statement =
-            tables.connection().prepare_cached(sql).map_err(|e| tables.explain(&e))?;
-        let done = statement.execute([]).map(drop);
-        drop(statement);
-        done.map_err(|e| tables.explain(&e))
+        self.machine.tables().roll_back();
     }
 }
 
 /// The next request. Whoever was just answered tends to ask again at once; being put to sleep and woken
 /// would take longer than looking for a moment.
-fn next(requests: &Receiver<Request>) -> Option<Request> {
+fn next<T>(requests: &Receiver<Request<T>>) -> Option<Request<T>> {
     let begin = Instant::now();
     while begin.elapsed() < MOMENT {
         match requests.try_recv() {
@@ -239,7 +248,7 @@ fn next(requests: &Receiver<Request>) -> Option<Request> {
     requests.recv().ok()
 }
 
-fn refuse_all(requests: impl Iterator<Item = Request>, error: &StoreError) {
+fn refuse_all<T>(requests: impl Iterator<Item = Request<T>>, error: &StoreError) {
     for request in requests {
         (request.refuse)(repeat(error));
     }
@@ -257,60 +266,5 @@ fn repeat(error: &StoreError) -> StoreError {
         }
         StoreError::Unavailable(why) => StoreError::Unavailable(why.clone()),
         other => StoreError::Unavailable(other.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use runcue_core::{JobId, JobSpec, TaskName};
-    use runcue_store::SubmitBatch;
-
-    use super::*;
-    use crate::connection::{self, Options};
-    use crate::migrate::migrate;
-
-    fn writer(directory: &tempfile::TempDir) -> Writer {
-        let options = Options::new(directory.path().join("queue.db"));
-        let mut connection = connection::writer(&options).unwrap();
-        migrate(&mut connection, "queue.db").unwrap();
-        Writer::start(SqliteTables::new(connection, "queue.db".to_owned())).unwrap()
-    }
-
-    fn submit(machine: &mut Machine<SqliteTables>, n: u128) -> Result<()> {
-        let job = JobSpec::new(JobId::from_u128(n), TaskName::new("t").unwrap());
-        machine.submit(Timestamp::ZERO, SubmitBatch::of(vec![job])).map(drop)
-    }
-
-    async fn total(writer: &Writer) -> u64 {
-        let stats = writer.call(Timestamp::ZERO, |machine| machine.stats()).await.unwrap();
-        stats.counts.total()
-    }
-
-    #[tokio::test]
-    async fn what_a_failed_operation_wrote_is_undone_and_the_next_one_goes_through() {
-        let directory = tempfile::tempdir().unwrap();
-        let writer = writer(&directory);
-        let failed = writer.call(Timestamp::ZERO, |machine| {
-            submit(machine, 1)?;
-            Err::<(), _>(StoreError::Unavailable("on purpose".to_owned()))
-        });
-        assert!(failed.await.is_err());
-        assert_eq!(total(&writer).await, 0);
-        writer.call(Timestamp::ZERO, |machine| submit(machine, 1)).await.unwrap();
-        assert_eq!(total(&writer).await, 1);
-    }
-
-    #[tokio::test]
-    async fn a_panic_in_an_operation_is_answered_undone_and_survived() {
-        let directory = tempfile::tempdir().unwrap();
-        let writer = writer(&directory);
-        let failed = writer.call(Timestamp::ZERO, |machine| -> Result<()> {
-            submit(machine, 1)?;
-            panic!("on purpose");
-        });
-        assert!(matches!(failed.await, Err(StoreError::Unavailable(_))));
-        assert_eq!(total(&writer).await, 0);
-        writer.call(Timestamp::ZERO, |machine| submit(machine, 2)).await.unwrap();
-        assert_eq!(total(&writer).await, 1);
     }
 }

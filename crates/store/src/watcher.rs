@@ -1,15 +1,12 @@
 //! News from other processes: a thread that looks, a few dozen times a second and only while somebody
-//! waits, whether the file has a revision that this process has not written or seen.
+//! waits, whether the store has a revision that this process has not written or seen.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::Connection;
 use tokio::sync::watch;
-
-use crate::connection::{self, Options};
 
 /// Between two looks while others are at work. A look is one integer read from shared memory.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -18,21 +15,26 @@ const LONG_PAUSE: Duration = Duration::from_millis(50);
 /// How many looks without news make a while.
 const QUIET: u32 = 100;
 
+/// How a store on a disk is looked at for changes.
+pub trait Glance: Send + 'static {
+    /// Something that is cheap to read and differs after every change by another process.
+    fn mark(&mut self) -> Option<u64>;
+    /// The number of the latest committed change, by whomever.
+    fn revision(&mut self) -> Option<u64>;
+}
+
 /// A handle on the thread that looks.
+#[derive(Debug, Default)]
 pub struct Watcher {
     stop: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Watcher {
-    pub fn new() -> Self {
-        Self { stop: Arc::new(AtomicBool::new(false)), thread: Mutex::new(None) }
-    }
-
     /// Begins to look, if that has not begun yet.
-    pub fn ensure(
+    pub fn ensure<G: Glance>(
         &self,
-        options: &Options,
+        glance: impl FnOnce() -> Option<G>,
         seen: &Arc<AtomicU64>,
         version: &Arc<watch::Sender<u64>>,
     ) {
@@ -40,9 +42,9 @@ impl Watcher {
         if thread.is_some() || self.stop.load(Ordering::Acquire) {
             return;
         }
-        let Ok(connection) = connection::reader(options) else { return };
+        let Some(mut glance) = glance() else { return };
         let (stop, seen, version) = (self.stop.clone(), seen.clone(), version.clone());
-        let look = move || watch(&connection, &stop, &seen, &version);
+        let look = move || watch(&mut glance, &stop, &seen, &version);
         *thread = std::thread::Builder::new().name("runcue-watch".into()).spawn(look).ok();
     }
 
@@ -58,26 +60,21 @@ impl Watcher {
 }
 
 fn watch(
-    connection: &Connection,
+    glance: &mut impl Glance,
     stop: &AtomicBool,
     seen: &AtomicU64,
     version: &watch::Sender<u64>,
 ) {
-    let number =
-        |sql: &str| connection.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0));
     let mut last = None;
     let mut told = 0;
     let mut quiet = 0;
     while !stop.load(Ordering::Acquire) {
-        let current = number("PRAGMA data_version").ok();
+        let current = glance.mark();
         quiet += 1;
         if current != last {
             last = current;
             quiet = 0;
-            let revision = number("SELECT revision FROM meta")
-                .ok()
-                .and_then(|n| u64::try_from(n).ok())
-                .unwrap_or(0);
+            let revision = glance.revision().unwrap_or(0);
             if revision > seen.load(Ordering::Acquire).max(told) {
                 told = revision;
                 version.send_modify(|version| *version += 1);

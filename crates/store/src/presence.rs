@@ -1,5 +1,5 @@
-//! Which worker instances of this machine are alive. Each holds a lock on a file of its own beside the
-//! database for as long as its process lives; the operating system lets go of it at the very moment the
+//! Which worker instances of this machine are alive, for a store on a disk. Each holds a lock on a file of its own
+//! beside the database for as long as its process lives; the operating system lets go of it at the very moment the
 //! process ends, however it ends. A worker whose lock can be had is gone.
 
 use std::collections::HashMap;
@@ -8,16 +8,18 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::request::WorkerSpec;
 use runcue_core::WorkerId;
-use runcue_store::WorkerSpec;
 
 /// The locks this process holds.
+#[derive(Debug)]
 pub struct Presence {
     directory: PathBuf,
     held: Mutex<HashMap<WorkerId, File>>,
 }
 
 impl Presence {
+    /// Locks in a directory beside a database.
     pub fn beside(database: &Path) -> Self {
         let mut name = database.file_name().unwrap_or_default().to_owned();
         name.push("-workers");

@@ -1,0 +1,56 @@
+//! A transaction of the thread that writes.
+
+use heed::{Env, RwTxn, WithoutTls};
+use runcue_store::Result;
+use runcue_store::writer::Transaction;
+use self_cell::self_cell;
+
+use crate::tables::LmdbTables;
+
+/// A transaction until it is committed.
+pub struct Slot<'e>(pub Option<RwTxn<'e>>);
+
+self_cell!(
+    /// An open transaction together with the environment it borrows.
+    pub struct Open {
+        owner: Env<WithoutTls>,
+
+        #[covariant]
+        dependent: Slot,
+    }
+);
+
+/// Transactions between two looks for readers that were killed.
+const READERS_CHECKED_EVERY: u32 = 4096;
+
+impl Transaction for LmdbTables {
+    fn begin(&mut self) -> Result<()> {
+        self.begun = self.begun.wrapping_add(1);
+        let env = &self.environment.env;
+        if self.begun.is_multiple_of(READERS_CHECKED_EVERY) {
+            env.clear_stale_readers().map_err(|error| self.environment.explain(&error))?;
+        }
+        let open = Open::try_new(env.clone(), |env| env.write_txn().map(|txn| Slot(Some(txn))));
+        self.open = Some(open.map_err(|error| self.environment.explain(&error))?);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        let txn = open.with_dependent_mut(|_, slot| slot.0.take());
+        txn.map_or(Ok(()), RwTxn::commit).map_err(|error| self.environment.explain(&error))
+    }
+
+    fn roll_back(&mut self) {
+        self.open = None;
+        // A lane that was made in this transaction was not.
+        self.lanes.clear();
+    }
+
+    /// What was left to the system is on the disk as well.
+    fn close(&mut self) {
+        if let Err(error) = self.environment.env.force_sync() {
+            tracing::warn!(%error, "the last commits could not be flushed");
+        }
+    }
+}
