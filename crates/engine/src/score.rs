@@ -164,12 +164,10 @@ async fn satisfied(
     }
     drop(kept);
     let verdict = |candidate: &Candidate| {
-        let each = candidate.job.spec.depends_on.iter().map(|id| answers.get(id).copied());
-        each.fold(Some(true), |all, one| match (all, one) {
-            (Some(false), _) | (_, Some(false)) => Some(false),
-            (Some(true), Some(true)) => Some(true),
-            _ => None,
-        })
+        let on = &candidate.job.spec.depends_on;
+        let each: Option<Vec<bool>> = on.iter().map(|id| answers.get(id).copied()).collect();
+        let unsatisfied = on.iter().any(|id| answers.get(id) == Some(&false));
+        if unsatisfied { Some(false) } else { each.map(|_| true) }
     };
     candidates.iter().map(verdict).collect()
 }

@@ -1,18 +1,19 @@
 //! [`LmdbStore`]: the [`Store`] over one directory. Writes go to the writer, questions to a snapshot.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use runcue_core::why::Reason;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ScheduleName, ScheduleSpec, ServiceSpec,
-    TaskSpec, Timestamp, WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ScheduleName, ScheduleSpec, Seq,
+    ServiceSpec, TaskSpec, Timestamp, WorkerId,
 };
 use runcue_store::presence::{Presence, host};
 use runcue_store::watcher::{Glance, Watcher};
 use runcue_store::writer::Writer;
 use runcue_store::{
-    Candidate, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
+    Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
     ListRequest, LogChunk, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
     ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
 };
@@ -91,8 +92,13 @@ impl Store for LmdbStore {
         self.writer.call(now, move |machine| machine.claim(now, &request)).await
     }
 
-    async fn candidates(&self, now: Timestamp, request: ClaimRequest) -> Result<Vec<Candidate>> {
-        self.writer.call(now, move |machine| machine.candidates(now, &request)).await
+    async fn candidates(
+        &self,
+        now: Timestamp,
+        request: ClaimRequest,
+        except: HashSet<Seq>,
+    ) -> Result<Candidates> {
+        self.writer.call(now, move |machine| machine.candidates(now, &request, &except)).await
     }
 
     async fn extend(&self, now: Timestamp, leases: Vec<Extend>) -> Result<Vec<Extended>> {
