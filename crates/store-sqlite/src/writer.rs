@@ -189,6 +189,9 @@ impl Worker {
             }
             Err(error) => {
                 self.roll_back();
+                if matches!(error, StoreError::DiskFull { .. }) {
+                    self.make_room();
+                }
                 answers.into_iter().for_each(|answer| answer(Some(repeat(&error))));
             }
         }
@@ -206,6 +209,12 @@ impl Worker {
         }
         self.execute("COMMIT")?;
         Ok(changed)
+    }
+
+    /// What the log holds can move into the file, and its space be used again. Nobody is waited for.
+    fn make_room(&mut self) {
+        let connection = self.machine.tables().connection();
+        let _ = connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)");
     }
 
     fn roll_back(&mut self) {
