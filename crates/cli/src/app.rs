@@ -103,19 +103,29 @@ fn listen_to_logs(app: &App) {
     };
     let filter = EnvFilter::try_new(said.as_deref().unwrap_or(level));
     let filter = filter.unwrap_or_else(|_| EnvFilter::new(level));
-    // A second listener, as in tests, is no reason to stop.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_writer(|| LogLine)
-        .try_init();
+    let listener =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(|| LogLine);
+    // Whoever asked for logs gets them whole; all others a line to read. A second listener, as in tests, is
+    // no reason to stop.
+    let _ = if said.is_some() || app.out.verbose > 0 {
+        listener.try_init()
+    } else {
+        listener.without_time().with_target(false).try_init()
+    };
 }
 
 struct LogLine;
 
 impl io::Write for LogLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        out::complain(String::from_utf8_lossy(line).trim_end());
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim();
+        let told = match (text.strip_prefix("WARN "), text.strip_prefix("ERROR ")) {
+            (Some(warning), _) => format!("warning: {warning}"),
+            (_, Some(error)) => format!("error: {error}"),
+            _ => text.to_owned(),
+        };
+        out::complain(&told);
         Ok(line.len())
     }
 

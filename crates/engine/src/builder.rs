@@ -297,6 +297,7 @@ impl CueBuilder {
             scores: Default::default(),
             backpressure: Backpressure::new(self.on_backpressure),
             waiters: Default::default(),
+            outage: Default::default(),
             metrics: Arc::default(),
             news: watch::Sender::new(0),
             status: watch::Sender::new(None),

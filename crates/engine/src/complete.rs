@@ -108,7 +108,7 @@ impl Completer {
                 Err(StoreError::Closed) => return,
                 Err(error) => {
                     failures += 1;
-                    tracing::warn!(%error, failures, "completions wait for the store");
+                    shared.refused("completions wait", &error);
                 }
             }
         }

@@ -57,7 +57,7 @@ impl Dispatcher {
                     Ok(_) => failures = 0,
                     Err(error) => {
                         failures += 1;
-                        tracing::warn!(%error, failures, "no jobs could be claimed");
+                        shared.refused("no jobs could be claimed", &error);
                         wake = Some(shared.clock.now().plus(backoff(failures)));
                     }
                 }

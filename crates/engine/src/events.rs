@@ -80,7 +80,7 @@ impl Events {
                 Err(_) if over => return None,
                 Err(error) => {
                     failures += 1;
-                    tracing::warn!(%error, failures, "events could not be read");
+                    self.shared.refused("events could not be read", &error);
                     tokio::time::sleep(backoff(failures)).await;
                     continue;
                 }

@@ -131,7 +131,7 @@ pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
             }
             Err(error) => {
                 failures += 1;
-                tracing::warn!(%error, failures, "leases could not be extended");
+                shared.refused("leases could not be extended", &error);
                 next_beat = now.plus(backoff(failures).min(shared.settings.heartbeat));
                 tokio::time::sleep(backoff(0)).await;
             }

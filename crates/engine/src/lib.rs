@@ -47,6 +47,7 @@ mod ids;
 mod logs;
 mod metrics;
 mod new_job;
+mod outage;
 mod parked;
 mod prune;
 mod reap;

@@ -73,7 +73,7 @@ impl Logs {
             return 0;
         }
         if let Err(error) = shared.ask(shared.store.append_logs(now, chunks)).await {
-            tracing::warn!(%error, chunks = sent, "job output could not be kept");
+            shared.refused("some output was not kept", &error);
         }
         sent
     }

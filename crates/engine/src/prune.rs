@@ -60,7 +60,7 @@ impl Pruner {
             }
             pause = shared.settings.prune_every;
             if let Err(error) = self.run_once(shared, shared.clock.now()).await {
-                tracing::warn!(%error, "retention could not be applied");
+                shared.refused("retention could not be applied", &error);
             }
         }
     }

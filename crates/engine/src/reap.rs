@@ -39,7 +39,7 @@ pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
             }
             Err(error) => {
                 failures += 1;
-                tracing::warn!(%error, failures, "lapsed leases could not be looked for");
+                shared.refused("lapsed leases could not be looked for", &error);
                 Some(now.plus(backoff(failures)))
             }
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use runcue_core::submission::AfterFailure;
 use runcue_core::{Capabilities, ClaimFilter, TaskName, TaskSpec, Timestamp};
-use runcue_store::{ClaimRequest, Result, Retention, Stats, Store, WorkerSpec};
+use runcue_store::{ClaimRequest, Result, Retention, Stats, Store, StoreError, WorkerSpec};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,7 @@ use crate::complete::Completer;
 use crate::ids::IdSource;
 use crate::logs::Logs;
 use crate::metrics::Metrics;
+use crate::outage::Outage;
 use crate::parked::parked;
 use crate::running::RunningJobs;
 use crate::score::Scores;
@@ -64,6 +65,7 @@ pub(crate) struct Shared {
     pub(crate) scores: Scores,
     pub(crate) backpressure: Backpressure,
     pub(crate) waiters: Waiters,
+    pub(crate) outage: Outage,
     pub(crate) metrics: Arc<Metrics>,
     /// Goes up whenever something changed in the store.
     pub(crate) news: watch::Sender<u64>,
@@ -100,6 +102,11 @@ impl Shared {
             Some(at) => tokio::time::sleep(at.since(self.clock.now())).await,
             None => std::future::pending().await,
         }
+    }
+
+    /// The store could not do something, and it will be tried again.
+    pub(crate) fn refused(&self, what: &'static str, error: &StoreError) {
+        self.outage.tell(self.clock.now(), what, error);
     }
 
     pub(crate) fn task(&self, name: &TaskName) -> Option<Arc<Task>> {

@@ -150,7 +150,7 @@ fn start(shared: &Arc<Shared>) -> Started {
     let dispatcher = tokio::spawn(async move {
         // Known to others before the first claim, so that they can see who holds it.
         while let Err(error) = dispatching.register().await {
-            tracing::warn!(%error, "the worker could not be made known");
+            dispatching.refused("the worker could not be made known", &error);
             tokio::select! {
                 biased;
                 () = dispatching.stopping.cancelled() => return,

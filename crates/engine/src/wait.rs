@@ -91,7 +91,7 @@ pub(crate) async fn serve(shared: &Shared) {
         let mut failures = 0;
         while let Err(error) = follow(shared).await {
             failures += 1;
-            tracing::warn!(%error, failures, "events could not be read");
+            shared.refused("events could not be read", &error);
             tokio::select! {
                 biased;
                 () = shared.over.cancelled() => break,

@@ -7,12 +7,16 @@ use runcue_store::{Result, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::failure::explain;
+use crate::failure::{explain, explain_io, free_space};
 
 /// Older versions can corrupt a file that two connections write and checkpoint at once.
 const OLDEST_SQLITE: i32 = 3_051_003;
 /// Pages in the log before they are moved into the file: 64 MiB, so that bulk work is not interrupted often.
 const CHECKPOINT_PAGES: u32 = 16_384;
+/// The same on a disk with little space, where the log must not take what the file needs: 4 MiB.
+const CHECKPOINT_PAGES_SMALL: u32 = 1_000;
+/// Space that is little, in bytes.
+const LITTLE_SPACE: u64 = 1 << 30;
 /// Page cache of the writing connection.
 const WRITER_CACHE_KIB: u32 = 32 * 1024;
 /// Page cache of a reading connection.
@@ -107,7 +111,7 @@ pub fn writer(options: &Options) -> Result<Connection> {
         }
         connection.pragma_update(None, "synchronous", options.durability.as_str())?;
         connection.pragma_update(None, "foreign_keys", true)?;
-        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        connection.pragma_update(None, "wal_autocheckpoint", checkpoint_pages(&options.path))?;
         connection.pragma_update(None, "cache_size", -i64::from(WRITER_CACHE_KIB))?;
         connection.pragma_update(None, "temp_store", "memory")?;
         connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)
@@ -139,14 +143,19 @@ fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
+fn checkpoint_pages(path: &Path) -> u32 {
+    match free_space(path) {
+        Some(free) if free < LITTLE_SPACE => CHECKPOINT_PAGES_SMALL,
+        _ => CHECKPOINT_PAGES,
+    }
+}
+
 fn prepare_directory(path: &Path, place: &str) -> Result<()> {
     let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
         return Ok(());
     };
-    std::fs::create_dir_all(parent).map_err(|error| StoreError::BadAddress {
-        place: place.to_owned(),
-        why: format!("its directory {} cannot be made: {error}", parent.display()),
-    })
+    std::fs::create_dir_all(parent)
+        .map_err(|error| explain_io(place, &format!("its directory {}", parent.display()), &error))
 }
 
 fn wait_a_little(tries: i32) -> bool {

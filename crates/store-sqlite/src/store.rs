@@ -20,6 +20,7 @@ use runcue_store::{
 use rusqlite::Connection;
 
 use crate::connection::{self, Durability, Options};
+use crate::failure::explain_io;
 use crate::migrate;
 use crate::reader::{self, Readers};
 use crate::tables::SqliteTables;
@@ -186,12 +187,9 @@ impl Store for SqliteStore {
     async fn upsert_worker(&self, now: Timestamp, worker: WorkerSpec) -> Result<()> {
         // The lock comes first: a worker that is known but holds none would be taken for gone.
         if worker.host == host() {
-            self.presence.announce(&worker).map_err(|error| StoreError::ReadOnly {
-                place: self.options.place(),
-                why: format!(
-                    "the lock of worker {} beside it cannot be made: {error}",
-                    worker.name
-                ),
+            self.presence.announce(&worker).map_err(|error| {
+                let what = format!("the lock of worker {} beside it", worker.name);
+                explain_io(&self.options.place(), &what, &error)
             })?;
         }
         self.writer.call(now, move |machine| machine.upsert_worker(now, &worker)).await

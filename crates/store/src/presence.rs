@@ -40,7 +40,8 @@ impl Presence {
             .truncate(false)
             .open(self.file_of(worker.id))?;
         file.lock()?;
-        writeln!(file, "{} pid {} on {}", worker.name, worker.pid, worker.host)?;
+        // On a full disk the lock still holds.
+        let _ = writeln!(file, "{} pid {} on {}", worker.name, worker.pid, worker.host);
         held.insert(worker.id, file);
         Ok(())
     }

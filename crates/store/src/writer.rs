@@ -209,6 +209,9 @@ impl<T: Tables + Transaction> Worker<T> {
             }
             Err(error) => {
                 self.roll_back();
+                if matches!(error, StoreError::DiskFull { .. }) {
+                    self.make_room();
+                }
                 answers.into_iter().for_each(|answer| answer(Some(repeat(&error))));
             }
         }
@@ -226,6 +229,12 @@ impl<T: Tables + Transaction> Worker<T> {
         }
         self.machine.tables().commit()?;
         Ok(changed)
+    }
+
+    /// What the log holds can move into the file, and its space be used again. Nobody is waited for.
+    fn make_room(&mut self) {
+        let connection = self.machine.tables().connection();
+        let _ = connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)");
     }
 
     fn roll_back(&mut self) {

@@ -212,16 +212,27 @@ fn file_checks(path: &Path) -> Vec<Check> {
 /// SQLite writes beside the file too, so both must allow it.
 fn permissions(path: &Path, directory: &Path) -> Check {
     for place in [path, directory] {
-        let refused = std::fs::metadata(place).map(|found| found.permissions().readonly());
-        if refused.unwrap_or(true) {
+        if !may_be_written(place) {
             return Check::bad(
                 "permissions",
                 format!("{} cannot be written", place.display()),
-                "change its owner or its mode; the directory must be writable as well",
+                "change its owner or its mode, or mount its file system for writing; the directory must be \
+                 writable as well",
             );
         }
     }
     Check::ok("permissions", format!("{} and its directory can be written", path.display()))
+}
+
+/// The system's own answer, which knows of read-only file systems too.
+#[cfg(unix)]
+fn may_be_written(place: &Path) -> bool {
+    rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+fn may_be_written(place: &Path) -> bool {
+    std::fs::metadata(place).is_ok_and(|found| !found.permissions().readonly())
 }
 
 #[cfg(unix)]

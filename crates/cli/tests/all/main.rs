@@ -5,6 +5,8 @@
 mod add;
 mod control;
 mod crash;
+#[cfg(target_os = "linux")]
+mod disk;
 mod examples;
 mod find;
 mod json;

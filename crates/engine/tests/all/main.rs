@@ -9,6 +9,8 @@ mod cancel;
 mod commands;
 mod dependencies;
 mod events;
+mod faults;
+mod faulty;
 mod leases;
 mod limits;
 mod observe;
