@@ -50,7 +50,8 @@ CREATE TABLE runcue.lane (
     grp  text NOT NULL,
     task text NOT NULL
 );
-CREATE UNIQUE INDEX lane_key ON runcue.lane (sha256(convert_to(key, 'UTF8')));
+-- A text of any length; that there is one lane of a kind is seen to by the turns.
+CREATE INDEX lane_key ON runcue.lane USING hash (key);
 
 -- What was asked for. Written once.
 CREATE TABLE runcue.job (

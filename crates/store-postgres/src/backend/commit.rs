@@ -314,7 +314,7 @@ struct Rest {
     dropped_keys: Vec<i64>,
     keys: (Vec<Vec<u8>>, Vec<i64>),
     ties: (Vec<i64>, Vec<i64>),
-    lanes: (Vec<i64>, Vec<String>, Vec<String>, Vec<String>, Vec<String>),
+    lanes: LaneColumns,
     usage: (Vec<i64>, Vec<i32>, Vec<String>),
     prune_usage: Option<i64>,
     events: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<String>),
@@ -327,6 +327,15 @@ struct Rest {
     admitted: Vec<i64>,
     refused: (Vec<i64>, Vec<String>),
     news: bool,
+}
+
+#[derive(Default)]
+struct LaneColumns {
+    lane: Vec<i64>,
+    key: Vec<String>,
+    queue: Vec<String>,
+    grp: Vec<String>,
+    task: Vec<String>,
 }
 
 #[derive(Default)]
@@ -427,11 +436,11 @@ impl Rest {
             self.touched.2.push(from.map(|from| signed(from.seq.0)));
         }
         for (lane, (key, canonical)) in &writes.lanes {
-            self.lanes.0.push(signed(lane.0));
-            self.lanes.1.push(canonical.clone());
-            self.lanes.2.push(key.queue.to_string());
-            self.lanes.3.push(key.group.as_ref().map(GroupName::to_string).unwrap_or_default());
-            self.lanes.4.push(key.task.to_string());
+            self.lanes.lane.push(signed(lane.0));
+            self.lanes.key.push(canonical.clone());
+            self.lanes.queue.push(key.queue.to_string());
+            self.lanes.grp.push(key.group.as_ref().map(GroupName::to_string).unwrap_or_default());
+            self.lanes.task.push(key.task.to_string());
         }
     }
 
@@ -502,11 +511,11 @@ impl Rest {
             (&self.keys.1, Type::INT8_ARRAY),
             (&self.ties.0, Type::INT8_ARRAY),
             (&self.ties.1, Type::INT8_ARRAY),
-            (&self.lanes.0, Type::INT8_ARRAY),
-            (&self.lanes.1, Type::TEXT_ARRAY),
-            (&self.lanes.2, Type::TEXT_ARRAY),
-            (&self.lanes.3, Type::TEXT_ARRAY),
-            (&self.lanes.4, Type::TEXT_ARRAY),
+            (&self.lanes.lane, Type::INT8_ARRAY),
+            (&self.lanes.key, Type::TEXT_ARRAY),
+            (&self.lanes.queue, Type::TEXT_ARRAY),
+            (&self.lanes.grp, Type::TEXT_ARRAY),
+            (&self.lanes.task, Type::TEXT_ARRAY),
             (&self.usage.0, Type::INT8_ARRAY),
             (&self.usage.1, Type::INT4_ARRAY),
             (&self.usage.2, Type::TEXT_ARRAY),

@@ -10,6 +10,7 @@ mod search;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use runcue_core::{LaneId, Seq, Timestamp};
 use runcue_store::overlay::{
@@ -173,8 +174,8 @@ impl Backend for PostgresBackend {
         self.answer(questions)
     }
 
-    fn whole(&mut self, now: Timestamp) -> Result<Changed> {
-        self.read_whole(now)
+    fn whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {
+        self.read_whole(now, memory)
     }
 
     fn timed(

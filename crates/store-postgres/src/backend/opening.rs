@@ -103,10 +103,10 @@ impl PostgresBackend {
         let answers = asked.read(&mut landed).map_err(|why| self.unreadable(why))?;
         let counted = now.unwrap_or(server_now);
         let changed = if whole {
-            Some(self.with_usage(board, lanes, counted)?)
+            Some(self.with_usage(board, lanes, counted, Duration::ZERO)?)
         } else if !remembered {
             // Too far behind: which lanes were touched since is not known any more.
-            Some(self.read_whole(counted)?)
+            Some(self.read_whole(counted, Duration::ZERO)?)
         } else if revision == unsigned(known) {
             None
         } else {
@@ -116,7 +116,7 @@ impl PostgresBackend {
     }
 
     /// Everything, in the middle of a turn.
-    pub(super) fn read_whole(&mut self, now: Timestamp) -> Result<Changed> {
+    pub(super) fn read_whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {
         let (board, lanes) = (self.text(WHOLE_BOARD), self.text(WHOLE_LANES));
         let mut landed = self.run(0, async |client| {
             let mut flight = Flight::new(client);
@@ -125,15 +125,22 @@ impl PostgresBackend {
             landed(flight).await
         })?;
         let (board, lanes) = (landed.next(), landed.next());
-        self.with_usage(board, lanes, now)
+        self.with_usage(board, lanes, now, memory)
     }
 
     /// How far back uses count is known only from the services.
-    fn with_usage(&mut self, board: Vec<Row>, lanes: Vec<Row>, now: Timestamp) -> Result<Changed> {
+    fn with_usage(
+        &mut self,
+        board: Vec<Row>,
+        lanes: Vec<Row>,
+        now: Timestamp,
+        memory: Duration,
+    ) -> Result<Changed> {
         let mut all = changed(&board, &lanes, &[]).map_err(|why| self.unreadable(why))?;
         all.whole = true;
-        let memory: Option<Duration> = all.services.iter().map(|row| row.spec.memory()).max();
-        if let Some(memory) = memory {
+        let longest = all.services.iter().map(|row| row.spec.memory()).max();
+        let memory = memory.max(longest.unwrap_or_default());
+        if !memory.is_zero() {
             let since = now.minus(memory).as_micros();
             let rows = self.query(WHOLE_USAGE, &[(&since, Type::INT8)])?;
             all.usage = uses(&rows).map_err(|why| self.unreadable(why))?;

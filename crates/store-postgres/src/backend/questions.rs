@@ -33,8 +33,7 @@ const READY: &str = "SELECT {live}, wanted.n FROM \
         AND (live.rank, live.seq) >= (wanted.rank, wanted.seq) ORDER BY live.rank, live.seq LIMIT wanted.most) AS live \
     JOIN runcue.job ON job.seq = live.seq ORDER BY wanted.n, live.rank, live.seq";
 
-const LANES: &str = "SELECT lane.key, lane.lane FROM unnest($1::text[]) AS wanted (key) JOIN runcue.lane \
-    ON sha256(convert_to(lane.key, 'UTF8')) = sha256(convert_to(wanted.key, 'UTF8')) AND lane.key = wanted.key";
+const LANES: &str = "SELECT lane.key, lane.lane FROM unnest($1::text[]) AS wanted (key) JOIN runcue.lane ON lane.key = wanted.key";
 
 const LANE_KEYS: &str = "SELECT lane.lane, lane.key FROM unnest($1::bigint[]) AS wanted (lane) JOIN runcue.lane ON lane.lane = wanted.lane";
 
