@@ -20,6 +20,11 @@ impl Transaction for SqliteTables {
         }
     }
 
+    /// What the log holds can move into the file, and its space be used again.
+    fn make_room(&mut self) {
+        let _ = self.connection().execute_batch("PRAGMA wal_checkpoint(PASSIVE)");
+    }
+
     /// Leaves one tidy file behind where no other process is using it.
     fn close(&mut self) {
         let _ = self.connection().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");

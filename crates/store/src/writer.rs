@@ -33,6 +33,8 @@ pub trait Transaction {
     fn commit(&mut self) -> Result<()>;
     /// Undoes it, if one is open.
     fn roll_back(&mut self);
+    /// The disk is full: gives back what space it can, without waiting for anybody.
+    fn make_room(&mut self) {}
     /// The last call: leaves everything tidy.
     fn close(&mut self) {}
 }
@@ -210,7 +212,7 @@ impl<T: Tables + Transaction> Worker<T> {
             Err(error) => {
                 self.roll_back();
                 if matches!(error, StoreError::DiskFull { .. }) {
-                    self.make_room();
+                    self.machine.tables().make_room();
                 }
                 answers.into_iter().for_each(|answer| answer(Some(repeat(&error))));
             }
@@ -229,12 +231,6 @@ impl<T: Tables + Transaction> Worker<T> {
         }
         self.machine.tables().commit()?;
         Ok(changed)
-    }
-
-    /// What the log holds can move into the file, and its space be used again. Nobody is waited for.
-    fn make_room(&mut self) {
-        let connection = self.machine.tables().connection();
-        let _ = connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)");
     }
 
     fn roll_back(&mut self) {
