@@ -179,12 +179,12 @@ pub fn policy(def: Option<&RetryDef>, max_attempts: Option<u32>) -> RetryPolicy 
     let span = |written: Option<Duration>, default| written.unwrap_or(default);
     RetryPolicy {
         max_attempts: max_attempts.or(def.max_attempts).unwrap_or(plain.max_attempts),
+        max_crashes: def.max_crashes.unwrap_or(plain.max_crashes),
         backoff: backoff.unwrap_or(plain.backoff),
         base_delay: span(def.base_delay, plain.base_delay),
         max_delay: span(def.max_delay, plain.max_delay),
         jitter: def.jitter.unwrap_or(plain.jitter),
         retry_on: def.retry_on.iter().flatten().map(word).collect(),
-        ..plain
     }
 }
 

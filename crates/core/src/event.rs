@@ -44,6 +44,10 @@ pub enum EventKind {
     /// A group was paused or resumed.
     #[serde(rename = "group_status")]
     GroupStatus,
+    /// A reader came back too late: events that it has not seen are no longer kept. Made for that reader,
+    /// and not stored.
+    #[serde(rename = "events_missed")]
+    Missed,
 }
 
 impl EventKind {
@@ -61,6 +65,7 @@ impl EventKind {
             Self::ServiceStatus => "service_status",
             Self::Backpressure => "backpressure_active",
             Self::GroupStatus => "group_status",
+            Self::Missed => "events_missed",
         }
     }
 
@@ -160,6 +165,16 @@ impl Event {
             message: None,
             took: None,
         }
+    }
+
+    /// What a reader has missed that has seen the events up to a number when the next one kept is this one;
+    /// nothing if none is missing. Whoever begins with zero has seen none and misses none.
+    pub fn missed(seen: u64, next: u64, at: Timestamp) -> Option<Self> {
+        if seen == 0 || next <= seen + 1 {
+            return None;
+        }
+        let message = format!("events {} to {} are no longer kept", seen + 1, next - 1);
+        Some(Self { seq: next - 1, message: Some(message), ..Self::new(EventKind::Missed, at) })
     }
 
     /// An event about a job.

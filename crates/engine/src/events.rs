@@ -46,6 +46,8 @@ impl JobEvent {
 pub struct Events {
     shared: Arc<Shared>,
     after: u64,
+    /// The first read is done.
+    resumed: bool,
     ahead: VecDeque<JobEvent>,
     news: watch::Receiver<u64>,
     status: watch::Receiver<Option<Arc<Stats>>>,
@@ -55,7 +57,7 @@ impl Events {
     pub(crate) fn new(shared: Arc<Shared>, after: u64) -> Self {
         let news = shared.news.subscribe();
         let status = shared.status.subscribe();
-        Self { shared, after, ahead: VecDeque::new(), news, status }
+        Self { shared, after, resumed: false, ahead: VecDeque::new(), news, status }
     }
 
     /// The number of the last event that was read; pass it to `events_after` to go on from here.
@@ -64,7 +66,9 @@ impl Events {
     }
 
     /// The next event. `queue_status` events are this reader's own and have the number of the event before
-    /// them; all others come from the store, every one of them.
+    /// them; all others come from the store, every one of them. A reader that came back after retention had
+    /// deleted what it has not seen is told so by an `events_missed` event, whose number is that of the last
+    /// one missed.
     pub async fn next(&mut self) -> Option<JobEvent> {
         let mut failures = 0;
         loop {
@@ -104,6 +108,17 @@ impl Events {
     async fn read(&mut self) -> Result<()> {
         let shared = &self.shared;
         let events = shared.ask(shared.store.events(self.after, BATCH)).await?;
+        let next = match events.first() {
+            Some(first) => first.seq,
+            // Everything after that place may be gone; later pages follow what was read.
+            None if !self.resumed => shared.ask(shared.store.last_event()).await? + 1,
+            None => 0,
+        };
+        self.resumed = true;
+        if let Some(missed) = Event::missed(self.after, next, shared.clock.now()) {
+            self.after = missed.seq;
+            self.ahead.push_back(JobEvent { event: missed, result: None });
+        }
         let completed = events.iter().filter(|event| event.kind == EventKind::Completed);
         let ids: Vec<JobId> = completed.filter_map(|event| event.job).collect();
         let mut results: HashMap<JobId, Json> = HashMap::new();

@@ -170,6 +170,13 @@ fn refused_at(error: &StoreError) -> Option<usize> {
     }
 }
 
+/// Whether the store has the tasks of a file from an earlier run.
+pub async fn was_run(store: &dyn Store, source: &Source) -> Result<bool, Trouble> {
+    let tasks = store.tasks().await?;
+    let mut stored = tasks.iter().filter_map(StoredTask::read);
+    Ok(stored.any(|stored| stored.file == source.key.name()))
+}
+
 /// Refuses a file whose tasks would change what waiting jobs of another file do.
 pub async fn check_tasks(store: &dyn Store, source: &Source) -> Result<(), Trouble> {
     for task in store.tasks().await? {

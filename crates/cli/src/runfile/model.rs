@@ -151,6 +151,8 @@ pub enum Cost {
 pub struct RetryDef {
     /// Attempts in all, the first included.
     pub max_attempts: Option<u32>,
+    /// Crashes of its worker after which a job is set aside.
+    pub max_crashes: Option<u32>,
     /// How the delay grows.
     pub backoff: Option<Backoff>,
     /// The first delay.

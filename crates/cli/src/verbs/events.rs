@@ -9,12 +9,12 @@ use crate::exit::Exit;
 use crate::news::News;
 use crate::trouble::Trouble;
 use crate::view::EventView;
-use crate::{nearest, words};
+use crate::{clock, nearest, words};
 
 const PAGE: usize = 1_000;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-const KINDS: [EventKind; 11] = [
+const KINDS: [EventKind; 12] = [
     EventKind::Queued,
     EventKind::Started,
     EventKind::Progress,
@@ -26,6 +26,7 @@ const KINDS: [EventKind; 11] = [
     EventKind::ServiceStatus,
     EventKind::Backpressure,
     EventKind::GroupStatus,
+    EventKind::Missed,
 ];
 
 /// Flags of `events`.
@@ -66,6 +67,16 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
         None if args.kinds.is_empty() => store.last_event().await?.saturating_sub(shown_first),
         None => latest(&*store, &wanted, shown_first).await?,
     };
+    if let Some(seen) = args.after {
+        let next = match store.events(seen, 1).await?.first() {
+            Some(first) => first.seq,
+            None => store.last_event().await? + 1,
+        };
+        if let Some(missed) = Event::missed(seen, next, clock::now()) {
+            after = missed.seq;
+            show(&missed, app)?;
+        }
+    }
     let mut news = News::begin(&*store).await;
     loop {
         let events = store.events(after, PAGE).await?;

@@ -78,6 +78,10 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     plan::check_tasks(&*store, &source).await?;
     let found = Found::look(&*store, &source).await?;
     let plan = settle(&args, app, &source, &found).await?;
+    let forgotten = found.is_empty() && plan::was_run(&*store, &source).await?;
+    if forgotten && !agree_to_forgotten(&args, app).await? {
+        return Ok(Exit::Failed);
+    }
     if args.dry_run {
         return rehearse(&plan, &source, app);
     }
@@ -162,10 +166,28 @@ async fn settle(args: &Args, app: &App, source: &Source, found: &Found) -> Resul
     Ok(plan)
 }
 
+/// The file was run in this queue before, and retention has deleted all it did: its jobs are done again, which
+/// nobody should find out afterwards. Where a person is there, they may say no.
+async fn agree_to_forgotten(args: &Args, app: &App) -> Result<bool, Trouble> {
+    if args.redo.is_some() {
+        return Ok(true);
+    }
+    app.out.note("this file was run here before, and what became of its jobs is no longer kept");
+    if args.dry_run || !someone_is_there(app) {
+        app.out.note("they are done again; `retention` in the config file keeps jobs longer");
+        return Ok(true);
+    }
+    confirm(app).await
+}
+
+fn someone_is_there(app: &App) -> bool {
+    let terminal = io::stdin().is_terminal() && out::is_error_terminal();
+    terminal && !app.out.quiet && !app.out.json
+}
+
 /// Asks a person, if there is one.
 async fn confirm(app: &App) -> Result<bool, Trouble> {
-    let someone = io::stdin().is_terminal() && out::is_error_terminal();
-    if !someone || app.out.quiet || app.out.json {
+    if !someone_is_there(app) {
         return Ok(false);
     }
     out::complain("do them again, and what depends on them? [y/N]");

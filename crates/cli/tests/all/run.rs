@@ -290,3 +290,37 @@ fn the_examples_run() {
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+/// Deletes everything that retention would have deleted in a year.
+fn prune(sandbox: &Sandbox) {
+    use runcue_store::Store;
+    let path = sandbox.path().join(".runcue/queue.db");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let options = runcue_store_sqlite::Options::new(path);
+        let store = runcue_store_sqlite::SqliteStore::open(options).unwrap();
+        let latest = store.events(0, 1).await.unwrap()[0].at;
+        let later = latest.plus(std::time::Duration::from_secs(365 * 24 * 3600));
+        assert!(!store.prune(later, Default::default(), false).await.unwrap().is_empty());
+        store.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_file_whose_jobs_are_no_longer_kept_says_so_before_it_does_them_again() {
+    let sandbox = Sandbox::new();
+    sandbox.write("jobs.yaml", FILE);
+    let ended = sandbox.run(&["run", "jobs.yaml"]);
+    assert!(!ended.stderr.contains("no longer kept"), "{}", ended.stderr);
+    prune(&sandbox);
+    let told = sandbox.run(&["run", "jobs.yaml", "--dry-run"]).stderr;
+    assert!(told.contains("no longer kept"), "{told}");
+    let told = sandbox.run(&["events", "--after", "2", "--json"]).ok();
+    assert!(told.contains("\"events_missed\"") && told.contains("events 3 to"), "{told}");
+    let told = sandbox.run(&["run", "jobs.yaml"]).stderr;
+    assert!(told.contains("what became of its jobs is no longer kept"), "{told}");
+    assert!(told.contains("`retention` in the config file keeps jobs longer"), "{told}");
+    assert_eq!(lines(&sandbox, "done"), ["a", "a", "b", "b", "c", "c"]);
+    let told = sandbox.run(&["run", "jobs.yaml"]).stderr;
+    assert!(!told.contains("no longer kept"), "{told}");
+}

@@ -116,3 +116,31 @@ async fn progress_is_told_at_most_once_a_second() {
     assert!(told.windows(2).all(|pair| pair[1].1 > pair[0].1));
     assert!(cue.get(id).await.unwrap().life.progress.is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_comes_back_too_late_is_told_what_it_missed() {
+    let cue = testing::cue().task(quick("t")).build().await.unwrap();
+    for _ in 0..3 {
+        cue.submit(NewJob::of("t")).await.unwrap();
+    }
+    cue.drain().await.unwrap();
+    let last = cue.store().last_event().await.unwrap();
+    tokio::time::sleep(secs(8 * 24 * 3600)).await;
+    let pruned = cue.store().prune(cue.clock().now(), Default::default(), false).await.unwrap();
+    assert_eq!(pruned.events, last);
+    // All that it had not seen is gone.
+    let mut late = cue.events_after(2);
+    let told = late.next().await.unwrap();
+    assert_eq!((told.kind, told.seq), (EventKind::Missed, last));
+    assert_eq!(told.message.as_deref(), Some("events 3 to 9 are no longer kept"));
+    // And so when something has happened since; told once, then it goes on.
+    cue.submit(NewJob::of("t")).await.unwrap();
+    assert_eq!(late.next().await.unwrap().seq, last + 1);
+    let mut late = cue.events_after(5);
+    assert_eq!(late.next().await.unwrap().kind, EventKind::Missed);
+    assert_eq!(late.next().await.unwrap().kind, EventKind::Queued);
+    // Whoever is up to date, or begins, has missed nothing.
+    for seen in [0, last] {
+        assert_eq!(cue.events_after(seen).next().await.unwrap().kind, EventKind::Queued);
+    }
+}

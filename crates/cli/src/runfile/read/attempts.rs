@@ -11,8 +11,8 @@ pub(crate) const MAX_PRIORITY: i64 = 1_000_000;
 /// The words for priorities.
 const PRIORITIES: [(&str, i32); 4] = [("low", 0), ("normal", 50), ("high", 100), ("critical", 200)];
 
-const RETRY_FIELDS: [&str; 6] =
-    ["max_attempts", "backoff", "base_delay", "max_delay", "jitter", "retry_on"];
+const RETRY_FIELDS: [&str; 7] =
+    ["max_attempts", "max_crashes", "backoff", "base_delay", "max_delay", "jitter", "retry_on"];
 const MAX_ATTEMPTS: i64 = 1_000_000;
 
 /// `priority: 10` or `priority: high`.
@@ -74,6 +74,7 @@ fn policy(node: &Node, place: &str, problems: &mut Problems) -> Option<RetryDef>
     let fields = Fields::open(node, place, &RETRY_FIELDS, problems)?;
     let retry = RetryDef {
         max_attempts: attempts(&fields, "max_attempts", problems),
+        max_crashes: attempts(&fields, "max_crashes", problems),
         backoff: backoff(&fields, problems),
         base_delay: fields.duration("base_delay", problems),
         max_delay: fields.duration("max_delay", problems),

@@ -64,6 +64,7 @@ fn mistakes_inside_one_job_name_the_line_the_job_and_the_fix() {
         ("timeout: -5", "timeout is -5; a duration cannot be negative"),
         ("target: [a]", "target must be text, but it is a list"),
         ("params: 5", "jobs[0] (id \"x\").params: must be a map, but it is the number 5"),
+        ("retry: {max_crashes: 0}", "max_crashes is 0; it must be from 1"),
         ("max_attempts: 0", "max_attempts is 0; it must be from 1"),
         ("max_attempts: many", "max_attempts must be a whole number, but it is the text \"many\""),
         ("max_attempts: 2.5", "max_attempts must be a whole number, but it is the number 2.5"),

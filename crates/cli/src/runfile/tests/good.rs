@@ -20,7 +20,7 @@ tasks:
   fetch:
     run: [curl, -s, "{target}", --version=1.10, no, 0755]
     timeout: 5m
-    retry: {max_attempts: 4, backoff: exponential, base_delay: 1, max_delay: 5m, jitter: false, retry_on: [timeout, 7, crash, reset]}
+    retry: {max_attempts: 4, max_crashes: 9, backoff: exponential, base_delay: 1, max_delay: 5m, jitter: false, retry_on: [timeout, 7, crash, reset]}
     services: {openai: 3, s3: "{params.bytes}"}
     key: "{params.customer}"
     env: {TOKEN: "t-{params.customer}", EMPTY: }
@@ -113,6 +113,7 @@ fn every_field_is_read() {
     assert_eq!(a.services, [("openai".into(), 3), ("s3".into(), 2)].into());
     assert_eq!(a.params["nested"], json!({"deep": [1, "no"]}));
     assert_eq!(a.max_attempts, Some(4));
+    assert_eq!(a.retry.as_ref().unwrap().max_crashes, Some(9));
     let retry = a.retry.as_ref().unwrap();
     assert_eq!(retry.jitter, Some(false));
     assert_eq!(
