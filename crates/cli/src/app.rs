@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
+use runcue::Address;
 use runcue_store::{Store, StoreError};
-use runcue_store_sqlite::Durability;
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Cli, Color, Globals};
@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::out::{self, Out};
 use crate::runfile::{FileError, Format, read_text};
 use crate::runner;
-use crate::store::{Access, Address};
+use crate::store::{self, Access};
 use crate::trouble::Trouble;
 
 /// What every verb is given.
@@ -161,10 +161,10 @@ impl App {
         let file = file.or(self.config.store.as_deref());
         let (url, _) = config::resolve_store(self.globals.store.as_deref(), &env, file);
         let durability = self.config.durability.map(|word| match word {
-            config::Durability::Normal => Durability::Normal,
-            config::Durability::Full => Durability::Full,
+            config::Durability::Normal => "normal",
+            config::Durability::Full => "full",
         });
-        Ok(Address::parse(&url)?.or_durability(durability))
+        Ok(store::address(&url)?.or_durability(durability))
     }
 
     /// Opens the store, which must be there.
@@ -179,7 +179,7 @@ impl App {
 
     /// Opens a store that is closed when the verb is done.
     pub fn open(&self, address: &Address, access: Access) -> Result<Arc<dyn Store>, Trouble> {
-        let store = address.open(access)?;
+        let store = store::open(address, access)?;
         take_back(&store);
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&store));
         Ok(store)

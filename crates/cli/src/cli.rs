@@ -36,7 +36,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Globals {
-    /// The store: sqlite:PATH, a bare path or memory: [env: RUNCUE_STORE] [default:
+    /// The store: sqlite:PATH, a bare path, lmdb:DIRECTORY or memory: [env: RUNCUE_STORE] [default:
     /// sqlite:.runcue/queue.db]
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,

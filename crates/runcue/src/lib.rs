@@ -60,12 +60,15 @@
 //! [`Cue`] is the place to start, [`Task`] says how jobs are run, [`Work`] is what a handler sees, [`Failure`]
 //! what it may answer. [`testing`] helps to test what you build.
 
-use std::sync::Arc;
+mod address;
 
+pub use address::{Address, AddressError, Kind, open};
 pub use runcue_core as core;
 pub use runcue_engine as engine;
 pub use runcue_process as process;
 pub use runcue_store as store;
+#[cfg(feature = "lmdb")]
+pub use runcue_store_lmdb as lmdb;
 #[cfg(feature = "sqlite")]
 pub use runcue_store_sqlite as sqlite;
 
@@ -82,36 +85,7 @@ pub use runcue_engine::{
 };
 pub use runcue_process::{CommandSpec, ProcessPool};
 pub use runcue_store::{MemoryStore, Retention, Store, StoreError};
+#[cfg(feature = "lmdb")]
+pub use runcue_store_lmdb::LmdbStore;
 #[cfg(feature = "sqlite")]
 pub use runcue_store_sqlite::SqliteStore;
-
-/// Opens a store by its address: `sqlite:queue.db`, `memory:`.
-pub fn open(url: &str) -> Result<Arc<dyn Store>> {
-    match url.split_once(':') {
-        Some(("memory", _)) => Ok(Arc::new(MemoryStore::new())),
-        #[cfg(feature = "sqlite")]
-        Some(("sqlite", _)) => Ok(Arc::new(SqliteStore::open_url(url)?)),
-        _ => Err(StoreError::BadAddress {
-            place: url.to_owned(),
-            why: format!("no store has this address; write {}", ADDRESSES.join(" or ")),
-        }
-        .into()),
-    }
-}
-
-/// What addresses of stores look like.
-const ADDRESSES: &[&str] = &[
-    #[cfg(feature = "sqlite")]
-    "sqlite:queue.db",
-    "memory:",
-];
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn an_unknown_address_is_refused_with_those_that_would_do() {
-        let error = super::open("mysql://queue").err().unwrap().to_string();
-        assert!(error.contains("mysql://queue") && error.contains("memory:"), "{error}");
-        assert!(super::open("memory:").is_ok());
-    }
-}

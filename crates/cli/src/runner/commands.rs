@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use runcue::Address;
 use runcue_core::{Json, TaskSpec};
 use runcue_engine::{Failure, Handler, Task, Work, run_command};
 use runcue_process::{CommandSpec, Guard, Limits, guard};
@@ -15,7 +16,6 @@ use tokio::sync::watch;
 
 use crate::clock;
 use crate::out::Out;
-use crate::store::Address;
 use crate::stored_task::StoredTask;
 use crate::trouble::Trouble;
 
@@ -40,7 +40,7 @@ impl Commands {
         let guard = start_guard()?;
         Ok(Arc::new(Self {
             guard: Mutex::new(Some(guard)),
-            store: address.absolute().to_string(),
+            store: address.clone().absolute().url(),
             running: watch::Sender::new(0),
             limits: Limits::default(),
             out,

@@ -3,10 +3,10 @@
 use runcue_core::{Event, Timestamp};
 use runcue_store::{GroupInfo, Store};
 
-use crate::store::Address;
 use crate::trouble::Trouble;
 use crate::verbs::status;
 use crate::view::{ServiceView, StatusView};
+use runcue::Address;
 
 /// How many events are kept on the screen.
 const EVENTS: usize = 50;

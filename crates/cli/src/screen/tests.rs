@@ -11,7 +11,7 @@ use runcue_core::{
 use runcue_store::{MemoryStore, Store, SubmitBatch};
 
 use super::{Action, Screen, Snapshot, draw};
-use crate::store::Address;
+use runcue::Address;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
@@ -30,7 +30,7 @@ async fn snapshot() -> Snapshot {
     store.submit(NOW, SubmitBatch::of(jobs)).await.unwrap();
     let weekly = GroupName::new("weekly").unwrap();
     store.set_group_paused(NOW, weekly, true).await.unwrap();
-    Snapshot::take(&store, &Address::Memory, NOW).await.unwrap()
+    Snapshot::take(&store, &Address::memory(), NOW).await.unwrap()
 }
 
 fn drawn(screen: &Screen) -> String {

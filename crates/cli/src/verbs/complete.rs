@@ -45,7 +45,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let Ok(runtime) = runtime else { return };
         let found = runtime.block_on(async {
-            let store = address.open(crate::store::Access::Existing)?;
+            let store = crate::store::open(&address, crate::store::Access::Existing)?;
             find(&*store, &args).await
         });
         let _ = answer.send(found);

@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::exit::Exit;
-use crate::store::Address;
 use crate::trouble::Trouble;
 use crate::verbs::status;
 use crate::view::StatusView;
 use crate::{clock, words};
+use runcue::Address;
 
 /// Less than this is too little for a queue to grow in.
 const LITTLE_SPACE: u64 = 100 * 1024 * 1024;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use runcue::Address;
 use runcue_core::{ClaimFilter, JobId, Timestamp};
 use runcue_store::Store;
 
@@ -15,7 +16,7 @@ use crate::news::News;
 use crate::plan::{self, Found, Plan, Redo, Source, Step};
 use crate::progress::{self, Phase, Show, SummaryView, Tracker};
 use crate::runner::{self, Commands, Ended, Runner, Setup, Signal};
-use crate::store::{Access, Address};
+use crate::store::{self, Access};
 use crate::trouble::Trouble;
 use crate::view::ServiceView;
 use crate::{clock, out, runfile, value, verbs, words};
@@ -67,11 +68,11 @@ enum Which {
 /// Runs a file.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     let source = read(&args.file).await?;
-    let address = app.address_or(anchored(&source).as_deref())?;
+    let address = app.address_or(anchored(&source)?.as_deref())?;
     let access = if args.dry_run { Access::Existing } else { Access::Create };
     let store = match app.open(&address, access) {
-        Err(_) if args.dry_run && !address.path().is_some_and(Path::exists) => {
-            app.open(&Address::Memory, Access::Create)?
+        Err(_) if args.dry_run && !address.exists() => {
+            app.open(&Address::memory(), Access::Create)?
         }
         opened => opened?,
     };
@@ -127,14 +128,9 @@ async fn read(path: &Path) -> Result<Source, Trouble> {
 }
 
 /// A store that the file names by a relative path stands beside the file, wherever the file is run from.
-fn anchored(source: &Source) -> Option<String> {
-    let store = source.file.store.as_deref()?;
-    let path = store.strip_prefix("sqlite:").unwrap_or(store);
-    let plain = !path.contains(':') && Path::new(path).is_relative() && !path.is_empty();
-    if !plain {
-        return Some(store.to_owned());
-    }
-    Some(format!("sqlite:{}", source.directory.join(path).display()))
+fn anchored(source: &Source) -> Result<Option<String>, Trouble> {
+    let Some(url) = source.file.store.as_deref() else { return Ok(None) };
+    Ok(Some(store::address(url)?.below(&source.directory).url()))
 }
 
 /// The plan, after asking about jobs that changed since they were done.

@@ -8,10 +8,10 @@ use runcue_store::Store;
 
 use crate::app::App;
 use crate::exit::Exit;
-use crate::store::Address;
 use crate::trouble::Trouble;
 use crate::view::{ServiceView, StatusView, WorkerView, millis};
 use crate::{clock, gauge, words};
+use runcue::Address;
 
 /// Flags of `status`.
 #[derive(Debug, clap::Args)]

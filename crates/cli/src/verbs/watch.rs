@@ -14,11 +14,11 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::news::News;
 use crate::screen::{Action, Screen, Snapshot, draw};
-use crate::store::Address;
 use crate::trouble::Trouble;
 use crate::verbs::{events, groups, services, status};
 use crate::view::{EventView, GroupView, ServiceView, StatusView};
 use crate::{clock, out};
+use runcue::Address;
 
 /// The screen is looked at no more often than this, however busy the queue is.
 const SHORTEST: Duration = Duration::from_millis(200);

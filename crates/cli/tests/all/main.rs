@@ -14,5 +14,6 @@ mod look;
 mod run;
 mod sandbox;
 mod schedules;
+mod stores;
 mod trouble;
 mod work;

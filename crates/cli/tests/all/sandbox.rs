@@ -10,6 +10,8 @@ use tempfile::TempDir;
 /// A directory of its own.
 pub struct Sandbox {
     directory: TempDir,
+    /// The store, if it is not the one that is taken by default.
+    store: Option<String>,
 }
 
 /// How a run of the binary ended.
@@ -56,7 +58,12 @@ impl From<Output> for Ended {
 
 impl Sandbox {
     pub fn new() -> Self {
-        Self { directory: TempDir::new().unwrap() }
+        Self { directory: TempDir::new().unwrap(), store: None }
+    }
+
+    /// The same, with another store; a path in it is one in the directory.
+    pub fn on(store: &str) -> Self {
+        Self { store: Some(store.to_owned()), ..Self::new() }
     }
 
     pub fn path(&self) -> &Path {
@@ -84,6 +91,9 @@ impl Sandbox {
             .env("XDG_CONFIG_HOME", self.path())
             .env("TZ", "UTC")
             .stdin(Stdio::null());
+        if let Some(store) = &self.store {
+            command.env("RUNCUE_STORE", store);
+        }
         command
     }
 

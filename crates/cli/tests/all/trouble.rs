@@ -5,10 +5,10 @@ use crate::sandbox::Sandbox;
 #[test]
 fn a_store_that_cannot_be_opened_says_why_and_what_can() {
     let sandbox = Sandbox::new();
-    for url in ["postgres://db/x", "redis://h", "lmdb:dir"] {
-        let told = sandbox.run(&["--store", url, "status"]).refused(1);
-        assert!(told.contains("not in this build yet"), "{told}");
-        assert!(told.contains("help: "), "{told}");
+    for kind in runcue::Kind::ALL.into_iter().filter(|kind| !kind.is_built()) {
+        let told = sandbox.run(&["--store", kind.example(), "status"]).refused(1);
+        assert!(told.contains("not part of this build"), "{told}");
+        assert!(told.contains("help: build it with") && told.contains("--features"), "{told}");
     }
     let told = sandbox.run(&["--store", "mysql://db", "status"]).refused(2);
     assert!(told.contains("sqlite:") && told.contains("memory:"), "{told}");

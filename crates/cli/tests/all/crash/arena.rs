@@ -33,6 +33,11 @@ impl Arena {
         Self { sandbox: Sandbox::new(), victims: Cell::new(0) }
     }
 
+    /// The same, with another store.
+    pub fn on(store: &str) -> Self {
+        Self { sandbox: Sandbox::on(store), victims: Cell::new(0) }
+    }
+
     /// Starts the binary. Nobody reads along, so what it says goes to files: a full pipe would hold it up.
     pub fn spawn(&self, words: &[&str]) -> Victim {
         self.spawn_with(words, "", "stdout")

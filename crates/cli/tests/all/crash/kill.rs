@@ -17,7 +17,15 @@ const AHEAD: usize = 60;
 
 #[test]
 fn nothing_acknowledged_is_lost_or_stuck_or_done_twice_however_often_processes_are_killed() {
-    let mut scene = Scene::new(scaled(20));
+    let mut scene = Scene::new(Arena::new(), scaled(20));
+    scene.play();
+    scene.judge();
+}
+
+#[cfg(feature = "lmdb")]
+#[test]
+fn the_same_holds_on_lmdb_whose_lock_survives_its_holder() {
+    let mut scene = Scene::new(Arena::on("lmdb:queue"), scaled(20));
     scene.play();
     scene.judge();
 }
@@ -34,9 +42,9 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(wanted: usize) -> Self {
+    fn new(arena: Arena, wanted: usize) -> Self {
         Self {
-            arena: Arena::new(),
+            arena,
             dice: Dice::new(),
             wanted,
             workers: Vec::new(),

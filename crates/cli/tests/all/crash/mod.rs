@@ -15,6 +15,7 @@ mod ledger;
 mod limits;
 mod patience;
 mod resume;
+mod ticks;
 mod together;
 
 /// So many in CI, ten times as many in long mode.
