@@ -3,6 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is the way a test fails")]
 
+mod faults;
+mod inbox;
+mod load;
+
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
