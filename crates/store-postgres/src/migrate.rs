@@ -85,10 +85,12 @@ async fn bring_up(options: &Options, client: &mut Client) -> Result<u32> {
 /// The version of the schema; zero if there is none.
 async fn version(options: &Options, client: &Client) -> Result<u32> {
     let fail = |error: tokio_postgres::Error| explain(options, &error);
-    let table = format!("{}.schema_version", options.quoted_schema());
-    let sql = "SELECT to_regclass($1) IS NOT NULL";
-    let there = client.query_typed(sql, &[(&table, Type::TEXT)]).await.map_err(fail)?;
-    if !there.first().is_some_and(|row| row.get(0)) {
+    // Read from the catalogue itself: what a session remembers of names may be from before it waited for the
+    // lock.
+    let sql = "SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+               WHERE n.nspname = $1 AND c.relname = 'schema_version'";
+    let there = client.query_typed(sql, &[(&options.schema, Type::TEXT)]).await.map_err(fail)?;
+    if there.is_empty() {
         return Ok(0);
     }
     let sql = options.sql("SELECT coalesce(max(version), 0) FROM runcue.schema_version");

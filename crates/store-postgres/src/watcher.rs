@@ -66,9 +66,8 @@ async fn follow(
         let channel = options.channel().replace('"', "\"\"");
         client.batch_execute(&format!("LISTEN \"{channel}\"")).await.map_err(fail)?;
     }
-    let sql = options.sql(
-        "SELECT max(revision), EXISTS (SELECT 1 FROM (SELECT 1 FROM runcue.inbox LIMIT 1) AS some) FROM runcue.turn",
-    );
+    let sql =
+        options.sql("SELECT max(revision), EXISTS (SELECT 1 FROM runcue.inbox) FROM runcue.turn");
     loop {
         let rows = client.query_typed(&sql, &[]).await.map_err(fail)?;
         if let Some(row) = rows.first() {

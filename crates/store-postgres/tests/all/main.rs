@@ -3,6 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is the way a test fails")]
 
+mod failures;
+mod faults;
+mod inbox;
+mod load;
+mod pinned;
+
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;

@@ -1,0 +1,86 @@
+//! Jobs from an application's own transaction, in SQL and in Rust.
+
+use std::time::{Duration, Instant};
+
+use runcue_core::{JobId, JobSpec, TaskName, Timestamp};
+use runcue_store::{Store, Submitted};
+use runcue_store_postgres::{Options, PostgresStore, enqueue_in, open_url};
+
+async fn client(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+async fn queued(store: &PostgresStore) -> u64 {
+    store.stats(Timestamp::ZERO).await.unwrap().counts.queued
+}
+
+/// Waits for jobs to be admitted by themselves.
+async fn arrived(store: &PostgresStore, count: u64) {
+    let begun = Instant::now();
+    while queued(store).await < count {
+        assert!(begun.elapsed() < Duration::from_secs(20), "they were not admitted");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_job_put_down_in_sql_takes_part_once_its_transaction_commits() {
+    let database = runcue_test_servers::postgres().unwrap();
+    let store = open_url(&database.url()).unwrap();
+    let mut client = client(&database.url()).await;
+    let undone = client.transaction().await.unwrap();
+    undone.execute("SELECT runcue.enqueue('never')", &[]).await.unwrap();
+    undone.rollback().await.unwrap();
+    let own = client.transaction().await.unwrap();
+    own.batch_execute("CREATE TABLE orders (n int); INSERT INTO orders VALUES (1)").await.unwrap();
+    let sql = "SELECT runcue.enqueue('mail', '{\"to\": \"me\"}', queue => 'slow', \"group\" => 'g', priority => 5, \
+               idempotency_key => 'k', options => '{\"labels\": [\"a\"]}')";
+    let row = own.query_one(sql, &[]).await.unwrap();
+    let id = JobId::from_u128(row.get::<_, uuid::Uuid>(0).as_u128());
+    assert_eq!(store.admit(Timestamp::ZERO).await.unwrap(), 0, "it has not committed yet");
+    own.commit().await.unwrap();
+    assert_eq!(store.admit(Timestamp::ZERO).await.unwrap(), 1);
+    let job = store.get(vec![id]).await.unwrap().pop().flatten().unwrap();
+    assert_eq!(job.spec.task.as_str(), "mail");
+    assert_eq!(job.spec.queue.as_str(), "slow");
+    assert_eq!(job.spec.group.as_ref().unwrap().as_str(), "g");
+    assert_eq!(job.spec.priority, 5);
+    assert_eq!(job.spec.params.as_str(), r#"{"to": "me"}"#);
+    assert!(job.spec.labels.contains("a"));
+    assert_eq!(queued(&store).await, 1);
+    assert_eq!(database.sql("SELECT count(*) FROM runcue.inbox").unwrap().trim(), "0");
+}
+
+#[tokio::test]
+async fn a_refused_job_is_kept_with_the_reason_and_holds_up_no_other() {
+    let database = runcue_test_servers::postgres().unwrap();
+    let store = open_url(&database.url()).unwrap();
+    let bad = "SELECT runcue.enqueue('a', options => '{\"services\": [{\"service\": \"nowhere\", \"units\": 1}]}'), \
+               runcue.enqueue('b'), runcue.enqueue('')";
+    database.sql(bad).unwrap();
+    assert_eq!(store.admit(Timestamp::ZERO).await.unwrap(), 3);
+    assert_eq!(queued(&store).await, 1);
+    let kept = database.sql("SELECT why FROM runcue.refused ORDER BY n").unwrap();
+    assert!(kept.contains("nowhere") && kept.contains("not a job"), "{kept}");
+    assert_eq!(database.sql("SELECT count(*) FROM runcue.inbox").unwrap().trim(), "0");
+}
+
+#[tokio::test]
+async fn rust_puts_jobs_down_in_its_transaction_and_a_listening_daemon_admits_them() {
+    let database = runcue_test_servers::postgres().unwrap();
+    let store = open_url(&database.url()).unwrap();
+    // Whoever waits for news listens.
+    let version = store.changed(0).await;
+    let options = Options::parse(&database.url()).unwrap();
+    let mut client = client(&database.url()).await;
+    let own = client.transaction().await.unwrap();
+    let job = |n| JobSpec::new(JobId::from_u128(n), TaskName::new("work").unwrap());
+    enqueue_in(&options, &own, &[job(1), job(2)]).await.unwrap();
+    own.commit().await.unwrap();
+    arrived(&store, 2).await;
+    assert!(store.changed(version).await > version);
+    let again = store.submit(Timestamp::ZERO, runcue_store::SubmitBatch::of(vec![job(1)])).await;
+    assert_eq!(again.unwrap(), [Submitted::Existing(JobId::from_u128(1))]);
+}

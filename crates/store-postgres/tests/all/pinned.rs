@@ -1,0 +1,110 @@
+//! A session that holds a transaction open for the whole run: no dead row can be removed in the meantime. The
+//! same work must not read more for that, and must not take more space per job.
+
+use runcue_core::{
+    JobId, JobSpec, Rate, ServiceName, ServiceSpec, TaskName, Timestamp, Use, WorkerId,
+};
+use runcue_store::{ClaimRequest, Finish, Outcome, Store, SubmitBatch};
+use runcue_store_postgres::{PostgresStore, open_url};
+use runcue_test_servers::Database;
+
+const ROUNDS: u128 = 60;
+const PER_ROUND: u128 = 40;
+const BACKLOG: u128 = 400;
+
+fn job(n: u128) -> JobSpec {
+    let mut spec = JobSpec::new(JobId::from_u128(n), TaskName::new("work").unwrap());
+    if n.is_multiple_of(4) {
+        spec.services = vec![Use { service: ServiceName::new("api").unwrap(), units: 1 }];
+    }
+    spec
+}
+
+async fn submit(store: &PostgresStore, from: u128, count: u128) {
+    let jobs = (from..from + count).map(job).collect();
+    store.submit(Timestamp::ZERO, SubmitBatch::of(jobs)).await.unwrap();
+}
+
+async fn work(store: &PostgresStore, count: usize) {
+    let request = ClaimRequest::new(WorkerId::from_u128(1), count);
+    let claimed = store.claim(Timestamp::ZERO, request).await.unwrap();
+    assert_eq!(claimed.jobs.len(), count);
+    let outcome = Outcome::Done { result: None, result_key: None };
+    let ends =
+        claimed.jobs.into_iter().map(|(_, lease)| Finish { lease, outcome: outcome.clone() });
+    store.finish(Timestamp::ZERO, ends.collect()).await.unwrap();
+    store.reap(Timestamp::ZERO, Vec::new()).await.unwrap();
+}
+
+/// What the work has cost per job.
+struct Cost {
+    /// Pages looked at.
+    pages: f64,
+    /// Entries of indexes and rows read, the dead ones included.
+    entries: f64,
+    /// Space taken.
+    bytes: f64,
+}
+
+fn cost(database: &Database) -> Cost {
+    // A session hands its figures in when it ends.
+    let busy = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'runcue' \
+                AND datname = current_database()";
+    while database.sql(busy).unwrap().trim() != "0" {
+        std::thread::yield_now();
+    }
+    let read = "SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0)) \
+                FROM pg_statio_user_tables WHERE schemaname = 'runcue'";
+    let size = "SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables WHERE schemaname = 'runcue'";
+    let entries = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'runcue') + \
+                   (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'runcue')";
+    let jobs = (ROUNDS * PER_ROUND) as f64;
+    let number = |sql: &str| database.sql(sql).unwrap().trim().parse::<f64>().unwrap() / jobs;
+    Cost { pages: number(read), entries: number(entries), bytes: number(size) }
+}
+
+/// Two daemons by turns, so that each has to read what the other has changed.
+async fn run(pinned: bool) -> Cost {
+    let database = runcue_test_servers::postgres().unwrap();
+    let (mut client, connection) =
+        tokio_postgres::connect(&database.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let stores = [open_url(&database.url()).unwrap(), open_url(&database.url()).unwrap()];
+    let holder = client.transaction().await.unwrap();
+    if pinned {
+        let pin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT txid_current()";
+        holder.batch_execute(pin).await.unwrap();
+    }
+    let api = ServiceSpec {
+        rates: vec![Rate { limit: 1_000_000, window: std::time::Duration::from_secs(60) }],
+        ..ServiceSpec::new(ServiceName::new("api").unwrap())
+    };
+    stores[0].upsert_services(Timestamp::ZERO, vec![api]).await.unwrap();
+    submit(&stores[0], 1, BACKLOG).await;
+    for round in 0..ROUNDS {
+        let store = &stores[usize::from(round % 2 == 0)];
+        submit(store, BACKLOG + 1 + round * PER_ROUND, PER_ROUND).await;
+        work(store, 20).await;
+        work(store, 20).await;
+    }
+    for store in stores {
+        store.close().await.unwrap();
+    }
+    let cost = cost(&database);
+    drop(holder);
+    cost
+}
+
+#[tokio::test]
+async fn a_transaction_that_somebody_holds_open_makes_nothing_slower() {
+    let free = run(false).await;
+    let pinned = run(true).await;
+    let told = format!(
+        "per job: pages {:.1}, {:.1} pinned; entries {:.1}, {:.1} pinned; bytes {:.0}, {:.0} pinned",
+        free.pages, pinned.pages, free.entries, pinned.entries, free.bytes, pinned.bytes
+    );
+    assert!(pinned.pages < free.pages * 1.5, "{told}");
+    assert!(pinned.entries < free.entries * 1.5, "{told}");
+    assert!(pinned.bytes < free.bytes * 2.0, "{told}");
+    println!("{told}");
+}
