@@ -1,0 +1,251 @@
+//! A TCP proxy that stands between a client and a server and loses what it is told to lose.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::Trouble;
+
+/// What happens to a connection when a chosen request comes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection ends before the server sees the request.
+    LoseRequest,
+    /// The server does as it is asked, and the connection ends before its reply comes back.
+    LoseReply,
+}
+
+/// A proxy on a free loopback port. Ends when this value is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes by which a request is known, what to do, and how many more times.
+    armed: Option<(Vec<u8>, Fault, usize)>,
+    /// Faults that have happened.
+    faults: usize,
+    /// Nothing is passed on, and no connection is ended: the network is parted.
+    parted: bool,
+    /// New connections are ended at once.
+    refusing: bool,
+    closed: bool,
+    open: Vec<TcpStream>,
+}
+
+impl Proxy {
+    /// In front of a server on a loopback port.
+    ///
+    /// # Errors
+    /// If there is no free port.
+    pub fn to(port: u16) -> Result<Self, Trouble> {
+        let listener =
+            TcpListener::bind(("127.0.0.1", 0)).map_err(Trouble::with("no free loopback port"))?;
+        let own = listener.local_addr().map_err(Trouble::with("no free loopback port"))?.port();
+        let shared = Arc::new(Shared {
+            server: SocketAddr::from(([127, 0, 0, 1], port)),
+            state: Mutex::default(),
+            moved: Condvar::new(),
+        });
+        let listening = shared.clone();
+        thread::spawn(move || listening.listen(&listener));
+        Ok(Self { port: own, shared })
+    }
+
+    /// The port on 127.0.0.1 that clients connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The next so many requests with these bytes in them suffer a fault.
+    pub fn arm(&self, bytes: &[u8], fault: Fault, times: usize) {
+        self.shared.lock().armed = Some((bytes.to_vec(), fault, times));
+    }
+
+    /// How many faults there have been.
+    pub fn faults(&self) -> usize {
+        self.shared.lock().faults
+    }
+
+    /// Waits until there have been so many faults.
+    pub fn await_faults(&self, count: usize) {
+        let mut state = self.shared.lock();
+        while state.faults < count {
+            state = self.shared.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends every connection there is; new ones are welcome.
+    pub fn cut(&self) {
+        self.shared.lock().cut();
+    }
+
+    /// Ends every connection there is and every new one, until [`Proxy::heal`].
+    pub fn refuse(&self) {
+        let mut state = self.shared.lock();
+        state.refusing = true;
+        state.cut();
+    }
+
+    /// Passes nothing on and ends nothing, until [`Proxy::heal`]: what a lost network looks like.
+    pub fn part(&self) {
+        self.shared.lock().parted = true;
+    }
+
+    /// Everything is passed on again.
+    pub fn heal(&self) {
+        let mut state = self.shared.lock();
+        (state.parted, state.refusing) = (false, false);
+        self.shared.moved.notify_all();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.closed = true;
+        state.cut();
+        self.shared.moved.notify_all();
+        drop(state);
+        // The listener is asked to look at `closed`.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+impl State {
+    fn cut(&mut self) {
+        for stream in self.open.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listen(self: Arc<Self>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            let state = self.lock();
+            if state.closed {
+                return;
+            }
+            let refusing = state.refusing;
+            drop(state);
+            let Ok(client) = client else { continue };
+            if !refusing {
+                // A client whose server is away sees its connection end.
+                let _ = self.connect(client);
+            }
+        }
+    }
+
+    fn connect(self: &Arc<Self>, client: TcpStream) -> std::io::Result<()> {
+        let server = TcpStream::connect(self.server)?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        self.lock().open.extend([client.try_clone()?, server.try_clone()?]);
+        let doomed = Arc::new(Mutex::new(false));
+        let (from, to) = (client.try_clone()?, server.try_clone()?);
+        let (shared, mark) = (self.clone(), doomed.clone());
+        thread::spawn(move || shared.requests(from, to, &mark));
+        let shared = self.clone();
+        thread::spawn(move || shared.replies(server, client, &doomed));
+        Ok(())
+    }
+
+    fn requests(&self, mut from: TcpStream, mut to: TcpStream, doomed: &Mutex<bool>) {
+        let mut buffer = vec![0; 64 * 1024];
+        let mut tail = Vec::new();
+        while let Ok(count) = from.read(&mut buffer) {
+            if count == 0 {
+                break;
+            }
+            let bytes = &buffer[..count];
+            self.await_passage();
+            match self.fault_of(&mut tail, bytes) {
+                Some(Fault::LoseRequest) => {
+                    self.count_fault();
+                    break;
+                }
+                Some(Fault::LoseReply) => {
+                    *doomed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                }
+                None => {}
+            }
+            if to.write_all(bytes).is_err() {
+                break;
+            }
+        }
+        // A reply that is to be lost is still waited for, so that the server has surely done its work.
+        if !*doomed.lock().unwrap_or_else(PoisonError::into_inner) {
+            end(&from, &to);
+        }
+    }
+
+    fn replies(&self, mut from: TcpStream, mut to: TcpStream, doomed: &Mutex<bool>) {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(count) = from.read(&mut buffer) {
+            if count == 0 {
+                break;
+            }
+            self.await_passage();
+            if *doomed.lock().unwrap_or_else(PoisonError::into_inner) {
+                self.count_fault();
+                break;
+            }
+            if to.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+        end(&from, &to);
+    }
+
+    fn await_passage(&self) {
+        let mut state = self.lock();
+        while state.parted && !state.closed {
+            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// What is to happen to bytes that come after a tail of earlier ones.
+    fn fault_of(&self, tail: &mut Vec<u8>, bytes: &[u8]) -> Option<Fault> {
+        let mut state = self.lock();
+        let (marker, fault, times) = state.armed.as_mut()?;
+        tail.extend_from_slice(bytes);
+        let found = tail.windows(marker.len()).any(|window| window == marker);
+        let keep = if found { 0 } else { marker.len().saturating_sub(1) };
+        tail.drain(..tail.len().saturating_sub(keep));
+        if !found {
+            return None;
+        }
+        let fault = *fault;
+        *times -= 1;
+        if *times == 0 {
+            state.armed = None;
+        }
+        Some(fault)
+    }
+
+    fn count_fault(&self) {
+        self.lock().faults += 1;
+        self.moved.notify_all();
+    }
+}
+
+fn end(from: &TcpStream, to: &TcpStream) {
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
