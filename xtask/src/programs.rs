@@ -17,7 +17,7 @@ struct Program {
     used_for: &'static str,
 }
 
-const PROGRAMS: [Program; 4] = [
+const PROGRAMS: [Program; 7] = [
     Program { name: "cc", package: "build-essential", used_for: "building SQLite" },
     Program {
         name: "sqlite3",
@@ -26,7 +26,25 @@ const PROGRAMS: [Program; 4] = [
     },
     Program { name: "tmux", package: "tmux", used_for: "tests of the full screen" },
     Program { name: "script", package: "bsdutils", used_for: "tests that need a terminal" },
+    Program {
+        name: "postgres",
+        package: "postgresql",
+        used_for: "tests of the PostgreSQL store, which start servers of their own",
+    },
+    Program {
+        name: "redis-server",
+        package: "redis-server",
+        used_for: "tests of the Redis store, which start servers of their own",
+    },
+    Program {
+        name: "flock",
+        package: "util-linux",
+        used_for: "ending those servers after the last test",
+    },
 ];
+
+/// Packages that come with a service of the same name.
+const SERVICES: [&str; 2] = ["postgresql", "redis-server"];
 
 /// Parts of the toolchain: the subcommand, and the rustup component it comes in.
 const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")];
@@ -54,10 +72,13 @@ fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static Program> {
     PROGRAMS.iter().filter(|program| !is_there(program.name)).collect()
 }
 
-/// Whether a program is on the path.
+/// Whether a program is on the path, or where Debian keeps PostgreSQL's.
 fn is_there(name: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|directory| directory.join(name).is_file())
+    let versions = Path::new("/usr/lib/postgresql").read_dir().into_iter().flatten().flatten();
+    let mut places =
+        env::split_paths(&path).chain(versions.map(|version| version.path().join("bin")));
+    places.any(|directory| directory.join(name).is_file())
 }
 
 fn packages(missing: &[&Program]) -> Vec<&'static str> {
@@ -99,6 +120,7 @@ fn install(prefix: &[&str], missing: &[&Program]) -> Result<(), Trouble> {
     }
     let left = self::missing(is_there);
     if succeeded(&done) && left.is_empty() {
+        stop_services(prefix, missing);
         return Ok(());
     }
     let why = match &done {
@@ -108,14 +130,24 @@ fn install(prefix: &[&str], missing: &[&Program]) -> Result<(), Trouble> {
     Err(Trouble::Refused(format!("apt-get did not help: {why}\n{}", advice(&left))))
 }
 
-fn apt(prefix: &[&str], words: &[&str]) -> std::io::Result<Output> {
-    let line: Vec<&str> = prefix
-        .iter()
-        .chain(&["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"])
-        .chain(words)
-        .copied()
-        .collect();
+/// Packages of servers start them. The tests start their own, so what was only installed for them stays off.
+fn stop_services(prefix: &[&str], installed: &[&Program]) {
+    for service in SERVICES.iter().filter(|service| packages(installed).contains(service)) {
+        println!("xtask: the service {service} is stopped, the tests start servers of their own");
+        let _ = sudo(prefix, &["service", service, "stop"]);
+        let _ = sudo(prefix, &["systemctl", "disable", service]);
+    }
+}
+
+fn sudo(prefix: &[&str], words: &[&str]) -> std::io::Result<Output> {
+    let line: Vec<&str> = prefix.iter().chain(words).copied().collect();
     quietly(line[0], &line[1..])
+}
+
+fn apt(prefix: &[&str], words: &[&str]) -> std::io::Result<Output> {
+    let line: Vec<&str> =
+        ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"].iter().chain(words).copied().collect();
+    sudo(prefix, &line)
 }
 
 fn quietly(program: &str, words: &[&str]) -> std::io::Result<Output> {
@@ -136,6 +168,14 @@ mod tests {
         let advice = advice(&missing);
         assert!(advice.contains("script is missing"), "{advice}");
         assert!(advice.ends_with("apt-get install sqlite3 bsdutils"), "{advice}");
+    }
+
+    #[test]
+    fn servers_are_named_with_the_packages_they_come_in() {
+        let missing = missing(|name| name != "postgres" && name != "redis-server");
+        let advice = advice(&missing);
+        assert!(advice.contains("redis-server is missing"), "{advice}");
+        assert!(advice.ends_with("apt-get install postgresql redis-server"), "{advice}");
     }
 
     #[test]
