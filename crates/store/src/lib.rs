@@ -14,6 +14,7 @@
 pub mod error;
 pub mod machine;
 pub mod memory;
+pub mod overlay;
 pub mod reply;
 pub mod request;
 pub mod tables;

@@ -73,6 +73,15 @@ pub struct Changes {
     pub counters: Counters,
 }
 
+/// A job that was put down beside the queue, in an application's own transaction, to be admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxRow {
+    /// Its number.
+    pub n: u64,
+    /// The job as JSON.
+    pub body: String,
+}
+
 /// The instants by which jobs are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {

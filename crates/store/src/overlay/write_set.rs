@@ -1,0 +1,100 @@
+//! What a turn writes: rows after the change, by table. Everything in it is written together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use runcue_core::{
+    Event, GroupName, Job, LaneId, LaneKey, QueueName, Seq, ServiceName, State, TaskName, TaskSpec,
+    Timestamp, WorkerId,
+};
+
+use super::{CommitId, Numbers, Rank};
+use crate::reply::{GroupInfo, LogChunk, QueueInfo};
+use crate::request::WorkerSpec;
+use crate::tables::{ServiceRow, UsageRow};
+
+/// What became of one job in a turn.
+#[derive(Clone, Debug)]
+pub enum JobWrite {
+    /// It is new, and this is what it is by now. Its id must not be there yet. If its spec has an
+    /// idempotency key the job has it from now on, unless [`WriteSet::dropped_keys`] names the job.
+    Insert(Job),
+    /// It has changed. Its spec, its lane and its place never do.
+    Change {
+        /// What it is now.
+        job: Job,
+        /// The state it was in before the turn.
+        before: State,
+    },
+    /// It is gone, with its output, its key and its ties in both directions.
+    Delete {
+        /// What it was before the turn.
+        job: Job,
+    },
+}
+
+/// Which events go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrunedEvents {
+    /// Those from before an instant.
+    pub before: Timestamp,
+    /// And those up to a number, that one included.
+    pub through: u64,
+}
+
+/// All that a turn writes. Deletions and prunings come first, then everything else.
+#[derive(Clone, Debug, Default)]
+pub struct WriteSet {
+    /// The commit's own name, to be stored with its revision. Nothing only in a write set under way.
+    pub id: Option<CommitId>,
+    /// The revision it builds on. Its own is the next number.
+    pub follows: u64,
+    /// Whether the turn is held; otherwise only `follows` is compared.
+    pub in_turn: bool,
+    /// Jobs by place.
+    pub jobs: BTreeMap<Seq, JobWrite>,
+    /// Jobs that were there before and give their idempotency key up. They come before the inserts, which may
+    /// take the key over.
+    pub dropped_keys: BTreeSet<Seq>,
+    /// New ties: (prerequisite, dependent). Some may be there already.
+    pub ties: BTreeSet<(Seq, Seq)>,
+    /// New lanes with their canonical text.
+    pub lanes: BTreeMap<LaneId, (LaneKey, String)>,
+    /// Lanes whose ready jobs have changed, with the best place at which one has become ready; nothing if
+    /// jobs only went.
+    pub touched: BTreeMap<LaneId, Option<Rank>>,
+    /// Leased and running jobs of lanes that use services, as they are now.
+    pub held: BTreeMap<LaneId, u32>,
+    /// Groups.
+    pub groups: BTreeMap<Option<GroupName>, GroupInfo>,
+    /// Queues.
+    pub queues: BTreeMap<QueueName, QueueInfo>,
+    /// Services.
+    pub services: BTreeMap<ServiceName, ServiceRow>,
+    /// Task definitions.
+    pub tasks: BTreeMap<TaskName, TaskSpec>,
+    /// Worker instances and when they said so. One that is known keeps the instant it was first seen.
+    pub workers: BTreeMap<WorkerId, (WorkerSpec, Timestamp)>,
+    /// Worker instances that go.
+    pub dropped_workers: BTreeSet<WorkerId>,
+    /// Known worker instances that were heard of; one that is not known stays unknown.
+    pub seen_workers: BTreeMap<WorkerId, Timestamp>,
+    /// Uses of services.
+    pub usage: Vec<UsageRow>,
+    /// Entries of the usage log from before this instant go; the new ones stay.
+    pub prune_usage: Option<Timestamp>,
+    /// Events, their numbers following each other.
+    pub events: Vec<Event>,
+    /// Events that go; the new ones stay.
+    pub prune_events: Option<PrunedEvents>,
+    /// Output with its number and its job. No more than [`super::LOG_BYTES`] are kept per job.
+    pub logs: Vec<(Seq, LogChunk)>,
+    /// Rows of the inbox that were admitted; they go.
+    pub admitted: Vec<u64>,
+    /// Rows of the inbox that were refused, and why; they are kept apart for people to see.
+    pub refused: Vec<(u64, String)>,
+    /// The numbers after the turn.
+    pub numbers: Numbers,
+    /// Others may want to know: jobs have become ready, ended, or been asked to stop, or a limit or a pause
+    /// has changed. A commit with news wakes the other daemons, once.
+    pub news: bool,
+}
