@@ -143,6 +143,27 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::DiskFull { .. } | Self::Full { .. })
     }
+
+    /// The same error for another caller of the same transaction. A refusal concerns one caller alone.
+    pub fn repeat(&self) -> Self {
+        let (place, why) = match self {
+            Self::DiskFull { place } => return Self::DiskFull { place: place.clone() },
+            Self::Newer { place, found, known } => {
+                return Self::Newer { place: place.clone(), found: *found, known: *known };
+            }
+            Self::Unavailable(why) => return Self::Unavailable(why.clone()),
+            Self::Closed => return Self::Closed,
+            Self::ReadOnly { place, why }
+            | Self::Corrupt { place, why }
+            | Self::BadAddress { place, why } => (place.clone(), why.clone()),
+            other => return Self::Unavailable(other.to_string()),
+        };
+        match self {
+            Self::ReadOnly { .. } => Self::ReadOnly { place, why },
+            Self::Corrupt { .. } => Self::Corrupt { place, why },
+            _ => Self::BadAddress { place, why },
+        }
+    }
 }
 
 fn path(ids: &[JobId]) -> String {

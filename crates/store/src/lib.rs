@@ -162,6 +162,11 @@ pub trait Store: Send + Sync + 'static {
     /// A word for the durability mode, for every figure that is published.
     fn durability(&self) -> &'static str;
 
+    /// Why the store cannot be used at the moment, in words, if that is so. It goes on trying by itself.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// Checks that stored data agrees with itself; answers what does not, in words.
     async fn check(&self, now: Timestamp) -> Result<Vec<String>>;
 

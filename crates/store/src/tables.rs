@@ -100,6 +100,11 @@ pub trait Tables {
     /// The last write of a transaction: keeps the counters and answers the new revision.
     fn seal(&mut self, counters: &Counters) -> Result<u64>;
 
+    /// The ready jobs of these lanes will be asked for. Tables that can read several at once may use it.
+    fn expect_lanes(&mut self, lanes: &[LaneId]) {
+        let _ = lanes;
+    }
+
     /// Inserts a job unless its id is known; answers whether it was inserted.
     fn insert(&mut self, job: &Job) -> Result<bool>;
     /// The place of a job.
@@ -195,6 +200,17 @@ pub trait Tables {
     fn prune_events(&mut self, before: Timestamp, keep: u64, dry_run: bool) -> Result<u64>;
     /// Keeps output; no more than a bound per job.
     fn append_log(&mut self, seq: Seq, chunk: &LogChunk) -> Result<()>;
+
+    /// Jobs that were put down beside the queue, oldest first.
+    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
+        let _ = limit;
+        Ok(Vec::new())
+    }
+    /// A row of the inbox was admitted and goes, or was refused and is kept apart with the reason.
+    fn clear_inbox(&mut self, n: u64, refused: Option<&str>) -> Result<()> {
+        let _ = (n, refused);
+        Ok(())
+    }
 
     /// Checks that stored data agrees with itself.
     fn check(&mut self) -> Result<Vec<String>>;

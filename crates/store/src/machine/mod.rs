@@ -11,6 +11,7 @@
 //! One file per verb; this one holds what they share: [`Machine::apply`], through which every change
 //! of a job's state goes.
 
+mod admit;
 mod cancel;
 mod claim;
 mod define;
@@ -270,7 +271,9 @@ impl<T: Tables> Machine<T> {
     /// Lanes whose heads the board does not know are looked up before a claim.
     fn fill_hungry(&mut self) -> Result<()> {
         use runcue_core::board::HEADS;
-        for lane in self.board.take_hungry() {
+        let hungry = self.board.take_hungry();
+        self.tables.expect_lanes(&hungry);
+        for lane in hungry {
             let heads = if self.fetched.has_room() {
                 let jobs = self.tables.ready_jobs(lane, HEADS)?;
                 let heads = jobs.iter().map(|job| Head::of(job.seq, &job.spec)).collect();

@@ -21,7 +21,12 @@
 //! **Lost replies.** A commit has an id of its own, which is stored with its revision. When its reply is lost,
 //! [`Backend::settle`] says whether it went through, and makes sure that it never will if it did not.
 
+mod cache;
+mod store;
+mod tables;
+mod window;
 mod write_set;
+mod writer;
 
 use runcue_core::{
     Job, JobFilter, JobId, LaneId, LaneKey, QueueName, Seq, StateWord, Timestamp, WorkerId,
@@ -32,7 +37,10 @@ use crate::reply::{GroupInfo, QueueInfo};
 use crate::request::WorkerSpec;
 use crate::tables::{Counters, InboxRow, ServiceRow, UsageRow};
 
+pub use cache::{Foresight, Overlay};
+pub use store::{Reader, ServerStore};
 pub use write_set::{JobWrite, PrunedEvents, WriteSet};
+pub use writer::{Answered, News, Settings, Writer};
 
 /// Output kept per job, in bytes. The oldest chunks go first; the latest one always stays.
 pub const LOG_BYTES: usize = 256 * 1024;
@@ -51,6 +59,9 @@ pub struct Rank {
 }
 
 impl Rank {
+    /// Behind every job.
+    pub const END: Self = Self { priority: i32::MIN, seq: Seq(u64::MAX) };
+
     /// The place of a job.
     pub fn of(job: &Job) -> Self {
         Self { priority: job.spec.priority, seq: job.seq }

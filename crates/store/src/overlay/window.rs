@@ -1,0 +1,241 @@
+//! What the overlay knows of an ordered list: everything up to an edge. Behind the edge only the backend
+//! knows. What a turn changes is changed here at once; a turn that is not written forgets its windows.
+
+use std::collections::{BTreeSet, HashMap};
+
+use runcue_core::{Seq, Timestamp};
+
+use super::Rank;
+
+/// How far a window reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge<P> {
+    /// Nothing is known.
+    Closed,
+    /// Everything up to a place is known, that one included.
+    Upto(P),
+    /// Everything is known.
+    End,
+}
+
+/// The known beginning of a list of jobs by place.
+#[derive(Clone, Debug)]
+pub struct Window<P> {
+    rows: BTreeSet<P>,
+    edge: Edge<P>,
+    most: usize,
+}
+
+impl<P: Ord + Copy> Window<P> {
+    /// A window of which nothing is known, and that keeps no more than so many rows.
+    pub fn closed(most: usize) -> Self {
+        Self { rows: BTreeSet::new(), edge: Edge::Closed, most }
+    }
+
+    /// A window on a list that is known to be empty.
+    pub fn empty(most: usize) -> Self {
+        Self { rows: BTreeSet::new(), edge: Edge::End, most }
+    }
+
+    /// Replaces what is known by the first rows of the list; there are no others if it is whole.
+    pub fn fill(&mut self, rows: impl IntoIterator<Item = P>, last: Option<P>, whole: bool) {
+        self.rows = rows.into_iter().collect();
+        self.edge = match last {
+            _ if whole => Edge::End,
+            Some(last) => Edge::Upto(last),
+            None => Edge::Closed,
+        };
+    }
+
+    /// Whether a place lies within what is known.
+    pub fn covers(&self, place: P) -> bool {
+        match self.edge {
+            Edge::Closed => false,
+            Edge::Upto(edge) => place <= edge,
+            Edge::End => true,
+        }
+    }
+
+    /// Whether nothing follows the rows that are known.
+    pub fn is_whole(&self) -> bool {
+        self.edge == Edge::End
+    }
+
+    /// The known rows, in order.
+    pub fn rows(&self) -> impl Iterator<Item = P> + '_ {
+        self.rows.iter().copied()
+    }
+
+    /// How many rows are known.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// A row comes, if it is not behind the edge.
+    pub fn insert(&mut self, place: P) {
+        if !self.covers(place) {
+            return;
+        }
+        self.rows.insert(place);
+        if self.rows.len() > self.most {
+            self.rows.pop_last();
+            self.edge = self.rows.last().map_or(Edge::Closed, |last| Edge::Upto(*last));
+        }
+    }
+
+    /// A row goes.
+    pub fn remove(&mut self, place: P) {
+        self.rows.remove(&place);
+    }
+}
+
+/// A window on a list by instant, where rows are also found by job.
+#[derive(Clone, Debug)]
+pub struct TimedWindow {
+    window: Window<(Timestamp, Seq)>,
+    at: HashMap<Seq, Timestamp>,
+    /// Whether the bound that is kept with the revision is the exact beginning of the list.
+    pub exact: bool,
+}
+
+impl TimedWindow {
+    /// Rows kept at the most.
+    const MOST: usize = 4096;
+
+    /// A window of which nothing is known.
+    pub fn closed(exact: bool) -> Self {
+        Self { window: Window::closed(Self::MOST), at: HashMap::new(), exact }
+    }
+
+    /// Replaces what is known.
+    pub fn fill(
+        &mut self,
+        rows: Vec<(Timestamp, Seq)>,
+        last: Option<(Timestamp, Seq)>,
+        whole: bool,
+    ) {
+        self.at = rows.iter().map(|(at, seq)| (*seq, *at)).collect();
+        self.window.fill(rows, last, whole);
+    }
+
+    /// A job has this instant now, or none.
+    pub fn set(&mut self, seq: Seq, at: Option<Timestamp>) {
+        if let Some(old) = self.at.remove(&seq) {
+            self.window.remove((old, seq));
+        }
+        if let Some(at) = at
+            && self.window.covers((at, seq))
+        {
+            self.window.insert((at, seq));
+            self.at.insert(seq, at);
+        }
+    }
+
+    /// Whether every row up to an instant is known.
+    pub fn covers(&self, at: Timestamp) -> bool {
+        self.window.covers((at, Seq(u64::MAX)))
+    }
+
+    /// The known rows, in order.
+    pub fn rows(&self) -> impl Iterator<Item = (Timestamp, Seq)> + '_ {
+        self.window.rows()
+    }
+
+    /// The beginning of the list: nothing if that is not known, nothing in it if the list is empty.
+    pub fn first(&self) -> Option<Option<Timestamp>> {
+        match self.window.rows().next() {
+            Some((at, _)) => Some(Some(at)),
+            None => self.window.is_whole().then_some(None),
+        }
+    }
+}
+
+/// What is known of the ready jobs of a lane.
+#[derive(Clone, Debug, Default)]
+pub struct ReadyLane {
+    /// No ready job stands before this place. Nothing if that is not known.
+    pub from: Option<Rank>,
+    /// Windows by the highest priority they show.
+    pub windows: HashMap<Option<i32>, Window<Rank>>,
+    /// How many jobs to ask for next time: a lane that is being emptied is read further ahead.
+    pub ahead: usize,
+}
+
+impl ReadyLane {
+    /// Rows kept of a lane at the most.
+    pub const MOST: usize = 2048;
+
+    /// A lane that is new and has no jobs.
+    pub fn new_lane() -> Self {
+        let windows = HashMap::from([(None, Window::empty(Self::MOST))]);
+        Self { from: Some(Rank::END), windows, ahead: 0 }
+    }
+
+    /// A job has become ready.
+    pub fn insert(&mut self, rank: Rank) {
+        if self.from.is_some_and(|from| rank < from) {
+            self.from = Some(rank);
+        }
+        for (max, window) in &mut self.windows {
+            if max.is_none_or(|max| rank.priority <= max) {
+                window.insert(rank);
+            }
+        }
+    }
+
+    /// A job is no longer ready.
+    pub fn remove(&mut self, rank: Rank) {
+        for window in self.windows.values_mut() {
+            window.remove(rank);
+        }
+    }
+
+    /// Somebody else has changed the lane: nothing is known but where it may begin.
+    pub fn forget(&mut self, from: Option<Rank>) {
+        self.windows.clear();
+        self.ahead = 0;
+        if let (Some(known), Some(from)) = (self.from, from) {
+            self.from = Some(known.min(from));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_behind_the_edge_are_left_to_the_backend() {
+        let mut window = Window::closed(10);
+        window.insert(1);
+        assert_eq!(window.len(), 0);
+        window.fill([2, 4], Some(4), false);
+        window.insert(3);
+        window.insert(9);
+        assert_eq!(window.rows().collect::<Vec<_>>(), [2, 3, 4]);
+        window.remove(4);
+        assert!(window.covers(4), "that nothing is there is known, too");
+        assert!(!window.covers(5));
+    }
+
+    #[test]
+    fn a_full_window_draws_its_edge_in() {
+        let mut window = Window::empty(2);
+        (1..=5).rev().for_each(|n| window.insert(n));
+        assert_eq!(window.rows().collect::<Vec<_>>(), [1, 2]);
+        assert!(!window.is_whole());
+        assert!(!window.covers(3));
+    }
+
+    #[test]
+    fn a_lane_that_somebody_else_touched_begins_no_later_than_what_came() {
+        let rank = |priority, seq| Rank { priority, seq: Seq(seq) };
+        let mut lane = ReadyLane { from: Some(rank(0, 50)), ..ReadyLane::new_lane() };
+        lane.forget(None);
+        assert_eq!(lane.from, Some(rank(0, 50)));
+        lane.forget(Some(rank(0, 70)));
+        assert_eq!(lane.from, Some(rank(0, 50)));
+        lane.forget(Some(rank(5, 90)));
+        assert_eq!(lane.from, Some(rank(5, 90)));
+    }
+}
