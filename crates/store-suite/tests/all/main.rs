@@ -1,4 +1,6 @@
-//! The contract on the memory store.
+//! The contract on the memory store, and on the machine in turns.
+
+mod turns;
 
 use std::sync::Arc;
 

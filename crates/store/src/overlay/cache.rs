@@ -636,10 +636,10 @@ impl<B: Backend> Overlay<B> {
         });
         let mine: Vec<Rank> = mine.map(Rank::of).collect();
         rows.extend(mine);
+        let unchanged = !self.gone.contains_key(&question.lane);
         let known = self.ready.entry(question.lane).or_default();
-        if max.is_none() {
-            // What was changed in this turn may come back before any of these if the turn is not written,
-            // but then all of this is forgotten.
+        if max.is_none() && unchanged {
+            // The backend still has what this turn takes; the place moves on only behind what is gone.
             let first = rows.iter().copied().chain(last).min();
             known.from = Some(first.unwrap_or(Rank::END));
         }

@@ -1,0 +1,588 @@
+//! The machine in turns, over a backend of plain maps: the contract on two handles, and replies that are lost
+//! before and after the commit they belong to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use runcue_core::{
+    Event, GroupName, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, Seq, ServiceName, State,
+    TaskName, TaskSpec, Timestamp, Wait, WorkerId,
+};
+use runcue_store::overlay::{
+    Answers, Backend, Changed, CommitId, Committed, Find, JobWrite, LOG_BYTES, News, Numbers,
+    Opening, PrunedEvents, Questions, Rank, Reader, ServerStore, Settings, Timed, TouchedLane,
+    WriteSet,
+};
+use runcue_store::tables::{InboxRow, ServiceRow, UsageRow};
+use runcue_store::{
+    GroupInfo, ListRequest, LogChunk, Page, QueueInfo, Result, Store, StoreError, WorkerInfo,
+    WorkerSpec,
+};
+use runcue_store_suite::Maker;
+
+/// What a revision changed.
+#[derive(Clone, Default)]
+struct Turn {
+    id: Option<CommitId>,
+    touched: BTreeMap<LaneId, Option<Rank>>,
+    held: BTreeMap<LaneId, u32>,
+    groups: BTreeSet<Option<GroupName>>,
+    queues: BTreeSet<QueueName>,
+    services: BTreeSet<ServiceName>,
+    usage: Vec<UsageRow>,
+}
+
+#[derive(Default)]
+struct Rows {
+    turns: Vec<Turn>,
+    numbers: Numbers,
+    jobs: BTreeMap<Seq, Job>,
+    keys: BTreeMap<String, Seq>,
+    ties: BTreeSet<(Seq, Seq)>,
+    lanes: BTreeMap<LaneId, (LaneKey, String)>,
+    held: BTreeMap<LaneId, u32>,
+    groups: BTreeMap<Option<GroupName>, GroupInfo>,
+    queues: BTreeMap<QueueName, QueueInfo>,
+    services: Vec<ServiceRow>,
+    tasks: BTreeMap<TaskName, TaskSpec>,
+    workers: BTreeMap<WorkerId, WorkerInfo>,
+    usage: Vec<UsageRow>,
+    events: Vec<Event>,
+    logs: Vec<(Seq, LogChunk)>,
+    taken: bool,
+}
+
+/// A server in this process.
+#[derive(Default)]
+struct Server {
+    rows: Mutex<Rows>,
+    free: Condvar,
+    /// Every so many commits the reply is lost: in turn before and after it is written.
+    lose_every: AtomicU32,
+    commits: AtomicU32,
+    handles: AtomicU64,
+}
+
+impl Rows {
+    fn revision(&self) -> u64 {
+        self.turns.len() as u64 + 1
+    }
+
+    fn id(&self, id: JobId) -> Option<&Job> {
+        self.jobs.values().find(|job| job.id() == id)
+    }
+
+    fn ready(&self, lane: LaneId) -> Vec<&Job> {
+        let ready = |job: &&Job| job.lane == lane && job.life.state == State::Queued(Wait::Turn);
+        let mut jobs: Vec<&Job> = self.jobs.values().filter(ready).collect();
+        jobs.sort_by_key(|job| Rank::of(job));
+        jobs
+    }
+
+    fn changed(&self, since: u64) -> Changed {
+        if since == 0 {
+            let lanes = self.lanes.iter().filter(|(lane, _)| !self.ready(**lane).is_empty());
+            let touched = |(lane, (key, _)): (&LaneId, &(LaneKey, String))| TouchedLane {
+                lane: *lane,
+                key: key.clone(),
+                from: None,
+            };
+            return Changed {
+                whole: true,
+                groups: self.groups.values().cloned().collect(),
+                queues: self.queues.values().cloned().collect(),
+                services: self.services.clone(),
+                lanes: lanes.map(touched).collect(),
+                usage: self.usage.clone(),
+                held: self.held.iter().map(|(lane, n)| (*lane, *n)).collect(),
+            };
+        }
+        let mut all = Turn::default();
+        for turn in &self.turns[usize::try_from(since).unwrap() - 1..] {
+            for (lane, from) in &turn.touched {
+                let known = all.touched.entry(*lane).or_default();
+                *known = (*known).into_iter().chain(*from).min();
+            }
+            all.held.extend(turn.held.clone());
+            all.groups.extend(turn.groups.clone());
+            all.queues.extend(turn.queues.clone());
+            all.services.extend(turn.services.clone());
+            all.usage.extend(turn.usage.clone());
+        }
+        let lane = |(lane, from): (LaneId, Option<Rank>)| TouchedLane {
+            lane,
+            key: self.lanes[&lane].0.clone(),
+            from,
+        };
+        let services = self.services.iter().filter(|row| all.services.contains(&row.spec.name));
+        Changed {
+            whole: false,
+            groups: all.groups.iter().map(|name| self.groups[name].clone()).collect(),
+            queues: all.queues.iter().map(|name| self.queues[name].clone()).collect(),
+            services: services.cloned().collect(),
+            lanes: all.touched.into_iter().map(lane).collect(),
+            usage: all.usage,
+            held: all.held.into_iter().collect(),
+        }
+    }
+
+    fn answer(&self, questions: &Questions) -> Answers {
+        let mut answers = Answers::default();
+        answers.jobs.extend(questions.ids.iter().filter_map(|id| self.id(*id)).cloned());
+        answers.jobs.extend(questions.seqs.iter().filter_map(|seq| self.jobs.get(seq)).cloned());
+        for key in &questions.keys {
+            if let Some(seq) = self.keys.get(key) {
+                answers.keys.push((key.clone(), *seq));
+                answers.jobs.push(self.jobs[seq].clone());
+            }
+        }
+        for question in &questions.ready {
+            let jobs = self.ready(question.lane);
+            if let (Some(from), Some(first)) = (question.from, jobs.first()) {
+                assert!(Rank::of(first) >= from, "a ready job stands before the beginning");
+            }
+            let wanted = jobs
+                .into_iter()
+                .filter(|job| question.max_priority.is_none_or(|max| job.spec.priority <= max));
+            answers.ready.push(wanted.take(question.limit).cloned().collect());
+        }
+        for (before, behind) in &self.ties {
+            if questions.dependents.contains(before) {
+                answers.ties.push((*before, *behind));
+                answers.jobs.push(self.jobs[behind].clone());
+            }
+            if questions.prerequisites.contains(behind) {
+                answers.ties.push((*before, *behind));
+                answers.jobs.push(self.jobs[before].clone());
+            }
+        }
+        for (lane, (key, canonical)) in &self.lanes {
+            if questions.lanes.contains(canonical) {
+                answers.lanes.push((canonical.clone(), *lane));
+            }
+            if questions.lane_keys.contains(lane) {
+                answers.lane_keys.push((*lane, key.clone()));
+            }
+        }
+        answers
+    }
+
+    fn timed(&self, list: Timed) -> BTreeSet<(Timestamp, Seq)> {
+        let at = |job: &Job| match (list, &job.life.state) {
+            (Timed::Delayed, State::Queued(Wait::Until(at))) => Some(*at),
+            (Timed::Lapsing, state) => state.lease().map(|lease| lease.until),
+            (Timed::Deadline, _) => job.life.deadline(&job.spec),
+            _ => None,
+        };
+        self.jobs.values().filter_map(|job| Some((at(job)?, job.seq))).collect()
+    }
+
+    fn delete(&mut self, seq: Seq) {
+        self.jobs.remove(&seq);
+        self.keys.retain(|_, holder| *holder != seq);
+        self.ties.retain(|(before, behind)| *before != seq && *behind != seq);
+        self.logs.retain(|(of, _)| *of != seq);
+    }
+
+    fn write(&mut self, writes: &WriteSet) {
+        for seq in &writes.dropped_keys {
+            self.keys.retain(|_, holder| holder != seq);
+        }
+        if let Some(before) = writes.prune_usage {
+            self.usage.retain(|row| row.at >= before);
+        }
+        if let Some(what) = writes.prune_events {
+            self.events.retain(|event| event.at >= what.before && event.seq > what.through);
+        }
+        for (seq, write) in &writes.jobs {
+            match write {
+                JobWrite::Insert(job) => {
+                    if let Some(key) = &job.spec.idempotency_key
+                        && !writes.dropped_keys.contains(seq)
+                    {
+                        self.keys.insert(key.clone(), *seq);
+                    }
+                    assert!(self.jobs.insert(*seq, job.clone()).is_none());
+                }
+                JobWrite::Change { job, before } => {
+                    let old = self.jobs.insert(*seq, job.clone()).unwrap();
+                    assert_eq!(old.life.state, *before, "what it was before the turn");
+                    assert_eq!((&old.spec, old.lane), (&job.spec, job.lane));
+                }
+                JobWrite::Delete { job } => self.delete(job.seq),
+            }
+        }
+        self.ties.extend(writes.ties.iter().copied());
+        for (lane, row) in &writes.lanes {
+            assert!(self.lanes.insert(*lane, row.clone()).is_none());
+        }
+        self.held.extend(writes.held.clone());
+        self.groups.extend(writes.groups.clone());
+        self.queues.extend(writes.queues.clone());
+        for row in writes.services.values() {
+            match self.services.iter_mut().find(|known| known.spec.name == row.spec.name) {
+                Some(known) => *known = row.clone(),
+                None => self.services.push(row.clone()),
+            }
+        }
+        self.tasks.extend(writes.tasks.clone());
+        for (id, (spec, now)) in &writes.workers {
+            let started_at = self.workers.get(id).map_or(*now, |known| known.started_at);
+            let info = WorkerInfo { spec: spec.clone(), started_at, seen_at: *now, held: 0 };
+            self.workers.insert(*id, info);
+        }
+        for id in &writes.dropped_workers {
+            self.workers.remove(id);
+        }
+        for (id, now) in &writes.seen_workers {
+            if let Some(worker) = self.workers.get_mut(id) {
+                worker.seen_at = *now;
+            }
+        }
+        self.usage.extend(writes.usage.clone());
+        self.events.extend(writes.events.clone());
+        self.logs.extend(writes.logs.clone());
+        for (seq, _) in &writes.logs {
+            self.trim_log(*seq);
+        }
+        self.numbers = writes.numbers.clone();
+        for list in [Timed::Delayed, Timed::Lapsing, Timed::Deadline] {
+            let first = self.timed(list).first().map(|(at, _)| *at);
+            let bound = self.numbers.earliest.get(list);
+            assert!(first.is_none() || bound.is_some_and(|bound| Some(bound) <= first));
+            assert!(list != Timed::Delayed || bound == first, "that bound is exact");
+        }
+        self.turns.push(Turn {
+            id: writes.id,
+            touched: writes.touched.clone(),
+            held: writes.held.clone(),
+            groups: writes.groups.keys().cloned().collect(),
+            queues: writes.queues.keys().cloned().collect(),
+            services: writes.services.keys().cloned().collect(),
+            usage: writes.usage.clone(),
+        });
+    }
+
+    fn trim_log(&mut self, seq: Seq) {
+        let len = |rows: &[(Seq, LogChunk)]| -> usize {
+            rows.iter().filter(|(of, _)| *of == seq).map(|(_, chunk)| chunk.text.len()).sum()
+        };
+        while len(&self.logs) > LOG_BYTES
+            && self.logs.iter().filter(|(of, _)| *of == seq).count() > 1
+        {
+            let oldest = self.logs.iter().position(|(of, _)| *of == seq).unwrap();
+            self.logs.remove(oldest);
+        }
+    }
+}
+
+/// A connection.
+struct Maps {
+    server: Arc<Server>,
+    in_turn: bool,
+}
+
+impl Backend for Maps {
+    fn connect(&mut self) -> Result<()> {
+        self.abandon();
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        known: u64,
+        _: Option<Timestamp>,
+        questions: &Questions,
+    ) -> Result<Opening> {
+        let rows = self.server.rows.lock().unwrap();
+        let mut rows = self.server.free.wait_while(rows, |rows| rows.taken).unwrap();
+        rows.taken = true;
+        self.in_turn = true;
+        let revision = rows.revision();
+        Ok(Opening {
+            revision,
+            now: Timestamp::ZERO,
+            numbers: rows.numbers.clone(),
+            changed: (known != revision).then(|| rows.changed(known)),
+            answers: rows.answer(questions),
+        })
+    }
+
+    fn look(&mut self) -> Result<(u64, Timestamp)> {
+        Ok((self.server.rows.lock().unwrap().revision(), Timestamp::ZERO))
+    }
+
+    fn ask(&mut self, questions: &Questions) -> Result<Answers> {
+        Ok(self.server.rows.lock().unwrap().answer(questions))
+    }
+
+    fn whole(&mut self, _: Timestamp) -> Result<Changed> {
+        Ok(self.server.rows.lock().unwrap().changed(0))
+    }
+
+    fn timed(
+        &mut self,
+        list: Timed,
+        from: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, Seq)>> {
+        let all = self.server.rows.lock().unwrap().timed(list);
+        let first = all.first().map(|(at, _)| *at);
+        assert!(from.is_none() || first.is_none() || from <= first, "a bound that is too late");
+        Ok(all.into_iter().take(limit).collect())
+    }
+
+    fn find(&mut self, what: &Find<'_>) -> Result<Vec<Seq>> {
+        let rows = self.server.rows.lock().unwrap();
+        let jobs = rows.jobs.values();
+        let seqs = |jobs: &mut dyn Iterator<Item = &Job>, limit| {
+            jobs.map(|job| job.seq).take(limit).collect::<Vec<Seq>>()
+        };
+        Ok(match what {
+            Find::HeldBy(worker) => {
+                let held = |job: &&Job| job.life.state.lease().is_some_and(|l| l.worker == *worker);
+                seqs(&mut jobs.filter(held), usize::MAX)
+            }
+            Find::OldestQueued { queue, limit } => {
+                let queued = |job: &&Job| {
+                    job.spec.queue == **queue && matches!(job.life.state, State::Queued(_))
+                };
+                seqs(&mut jobs.filter(queued), *limit)
+            }
+            Find::Matching { filter, after, limit } => {
+                let later = jobs.filter(|job| after.is_none_or(|after| job.seq > after));
+                seqs(&mut later.filter(|job| filter.matches(job)), *limit)
+            }
+            Find::Stale { state, ended_before, keep, limit } => {
+                let ended = jobs.filter(|job| job.life.state.word() == *state);
+                let set: BTreeSet<(Timestamp, Seq)> =
+                    ended.map(|job| (job.life.finished_at.unwrap(), job.seq)).collect();
+                let keep = usize::try_from(*keep).unwrap_or(usize::MAX);
+                let old = set.range(..(*ended_before, Seq(0))).count();
+                let gone = old.max(set.len().saturating_sub(keep)).min(*limit);
+                set.into_iter().take(gone).map(|(_, seq)| seq).collect()
+            }
+        })
+    }
+
+    fn ahead(&mut self, lane: LaneId, place: Rank) -> Result<u64> {
+        let rows = self.server.rows.lock().unwrap();
+        Ok(rows.ready(lane).iter().filter(|job| Rank::of(job) < place).count() as u64)
+    }
+
+    fn live_workers(&mut self, since: Timestamp) -> Result<Vec<WorkerSpec>> {
+        let rows = self.server.rows.lock().unwrap();
+        let live = rows.workers.values().filter(|worker| worker.seen_at >= since);
+        Ok(live.map(|worker| worker.spec.clone()).collect())
+    }
+
+    fn count_usage(&mut self, before: Timestamp) -> Result<u64> {
+        let rows = self.server.rows.lock().unwrap();
+        Ok(rows.usage.iter().filter(|row| row.at < before).count() as u64)
+    }
+
+    fn count_events(&mut self, what: PrunedEvents) -> Result<u64> {
+        let rows = self.server.rows.lock().unwrap();
+        let gone = |event: &&Event| event.at < what.before || event.seq <= what.through;
+        Ok(rows.events.iter().filter(gone).count() as u64)
+    }
+
+    fn inbox(&mut self, _: usize) -> Result<Vec<InboxRow>> {
+        Ok(Vec::new())
+    }
+
+    fn check(&mut self) -> Result<Vec<String>> {
+        let rows = self.server.rows.lock().unwrap();
+        let mut held: BTreeMap<LaneId, u32> = BTreeMap::new();
+        for job in rows.jobs.values() {
+            if job.life.state.lease().is_some() && !job.spec.services.is_empty() {
+                *held.entry(job.lane).or_default() += 1;
+            }
+        }
+        let kept: BTreeMap<LaneId, u32> =
+            rows.held.iter().filter(|(_, n)| **n > 0).map(|(lane, n)| (*lane, *n)).collect();
+        Ok((held != kept).then(|| format!("held are {held:?}, not {kept:?}")).into_iter().collect())
+    }
+
+    fn commit(&mut self, writes: &WriteSet) -> Result<Committed> {
+        let every = self.server.lose_every.load(Ordering::Relaxed);
+        let n = self.server.commits.fetch_add(1, Ordering::Relaxed);
+        let lost = || Err(StoreError::Unavailable("the reply was lost".to_owned()));
+        if every > 0 && n % (2 * every) == 1 {
+            return lost();
+        }
+        let mut rows = self.server.rows.lock().unwrap();
+        assert_eq!(self.in_turn, writes.in_turn);
+        let behind = writes.follows != rows.revision() || (rows.taken && !self.in_turn);
+        let ids = writes.jobs.values().filter_map(|write| match write {
+            JobWrite::Insert(job) => Some(job.id()),
+            _ => None,
+        });
+        let known: Vec<JobId> = ids.filter(|id| rows.id(*id).is_some()).collect();
+        let committed = if behind {
+            Committed::Behind
+        } else if !known.is_empty() {
+            Committed::Known(known)
+        } else {
+            rows.write(writes);
+            Committed::Done { now: Timestamp::ZERO }
+        };
+        drop(rows);
+        self.abandon();
+        if every > 0 && n % (2 * every) == every + 1 {
+            return lost();
+        }
+        Ok(committed)
+    }
+
+    fn abandon(&mut self) {
+        if std::mem::take(&mut self.in_turn) {
+            self.server.rows.lock().unwrap().taken = false;
+            self.server.free.notify_all();
+        }
+    }
+
+    fn settle(&mut self, commit: CommitId, follows: u64) -> Result<bool> {
+        let rows = self.server.rows.lock().unwrap();
+        let mut rows = self.server.free.wait_while(rows, |rows| rows.taken).unwrap();
+        let turn = rows.turns.get(usize::try_from(follows).unwrap() - 1);
+        let through = turn.is_some_and(|turn| turn.id == Some(commit));
+        if !through {
+            rows.turns.push(Turn::default());
+        }
+        Ok(through)
+    }
+}
+
+/// Questions of people.
+struct Look(Arc<Server>);
+
+#[async_trait]
+impl Reader for Look {
+    async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<Job>>> {
+        let rows = self.0.rows.lock().unwrap();
+        Ok(ids.into_iter().map(|id| rows.id(id).cloned()).collect())
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<Page<Job>> {
+        let rows = self.0.rows.lock().unwrap();
+        let before = request.before.unwrap_or(Seq(u64::MAX));
+        let newest_first = rows.jobs.range(..before).rev().map(|(_, job)| job);
+        let filter: &JobFilter = &request.filter;
+        let wanted = newest_first.filter(|job| filter.matches(job)).take(request.limit + 1);
+        let mut found: Vec<Job> = wanted.cloned().collect();
+        let more = found.len() > request.limit;
+        found.truncate(request.limit);
+        let next = found.last().map(|job| job.seq).filter(|_| more);
+        Ok(Page { rows: found, next })
+    }
+
+    async fn tasks(&self) -> Result<Vec<TaskSpec>> {
+        Ok(self.0.rows.lock().unwrap().tasks.values().cloned().collect())
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerInfo>> {
+        let rows = self.0.rows.lock().unwrap();
+        let held = |id: WorkerId| {
+            let leases = rows.jobs.values().filter_map(|job| job.life.state.lease());
+            leases.filter(|lease| lease.worker == id).count() as u64
+        };
+        let info = |known: &WorkerInfo| WorkerInfo { held: held(known.spec.id), ..known.clone() };
+        Ok(rows.workers.values().map(info).collect())
+    }
+
+    async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>> {
+        let rows = self.0.rows.lock().unwrap();
+        Ok(rows.events.iter().filter(|event| event.seq > after).take(limit).cloned().collect())
+    }
+
+    async fn last_event(&self) -> Result<u64> {
+        Ok(self.0.rows.lock().unwrap().numbers.counters.event)
+    }
+
+    async fn logs(&self, id: JobId, after: u64) -> Result<Vec<LogChunk>> {
+        let rows = self.0.rows.lock().unwrap();
+        let chunks = rows.logs.iter().map(|(_, chunk)| chunk);
+        Ok(chunks.filter(|chunk| chunk.job == id && chunk.n > after).cloned().collect())
+    }
+
+    async fn relatives(&self, id: JobId) -> Result<Option<(Vec<JobId>, Vec<JobId>)>> {
+        let rows = self.0.rows.lock().unwrap();
+        let Some(seq) = rows.id(id).map(|job| job.seq) else { return Ok(None) };
+        let before = rows.ties.iter().filter(|(_, behind)| *behind == seq).map(|(p, _)| p);
+        let behind = rows.ties.iter().filter(|(before, _)| *before == seq).map(|(_, d)| d);
+        let id = |seq: &Seq| rows.jobs[seq].id();
+        Ok(Some((before.map(id).collect(), behind.map(id).collect())))
+    }
+
+    fn listen(&self, _: &News) {}
+
+    fn durability(&self) -> &'static str {
+        "maps"
+    }
+
+    async fn close(&self) {}
+}
+
+/// Servers of maps; the latest one is what is opened again.
+pub struct Servers {
+    latest: Mutex<Arc<Server>>,
+    lose_every: u32,
+}
+
+impl Servers {
+    pub fn new() -> Self {
+        Self { latest: Mutex::default(), lose_every: 0 }
+    }
+
+    /// Servers that lose every so many replies.
+    pub fn losing(every: u32) -> Self {
+        Self { lose_every: every, ..Self::new() }
+    }
+
+    fn handle(&self) -> Arc<dyn Store> {
+        let server = self.latest.lock().unwrap().clone();
+        let instance = u128::from(server.handles.fetch_add(1, Ordering::Relaxed) + 1) << 64;
+        let backend = Maps { server: server.clone(), in_turn: false };
+        let settings = Settings {
+            place: "maps".to_owned(),
+            instance,
+            callers_clock: true,
+            patience: Duration::from_secs(20),
+        };
+        Arc::new(ServerStore::new(backend, Look(server), settings).unwrap())
+    }
+}
+
+#[async_trait]
+impl Maker for Servers {
+    async fn open(&self) -> Arc<dyn Store> {
+        let server = Server { lose_every: self.lose_every.into(), ..Server::default() };
+        *self.latest.lock().unwrap() = Arc::new(server);
+        self.handle()
+    }
+
+    async fn reopen(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        drop(store);
+        Some(self.handle())
+    }
+
+    async fn second_handle(&self, _: &Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        Some(self.handle())
+    }
+}
+
+runcue_store_suite::contract_suite!(Servers::new());
+runcue_store_suite::durable_suite!(Servers::new());
+runcue_store_suite::model_suite!(Servers::new(), 60);
+
+/// The same with some of the replies lost.
+mod losing {
+    use super::Servers;
+
+    runcue_store_suite::durable_suite!(Servers::losing(3));
+    runcue_store_suite::model_suite!(Servers::losing(9), 8);
+}
