@@ -25,6 +25,7 @@ impl Unreadable {
 /// Says what an error of the server at a place means.
 pub fn explain(place: &str, error: &RedisError) -> StoreError {
     let bad = |why: String| StoreError::BadAddress { place: place.to_owned(), why };
+    let refused = |why: &str| StoreError::ReadOnly { place: place.to_owned(), why: why.to_owned() };
     let code = error.code().unwrap_or_default();
     let detail = error.detail().unwrap_or_default();
     let text = error.to_string();
@@ -33,7 +34,8 @@ pub fn explain(place: &str, error: &RedisError) -> StoreError {
         return bad("the server wants a password; put it into the address: redis://:PASSWORD@HOST"
             .to_owned());
     }
-    if said("WRONGPASS")
+    if matches!(error.kind(), ErrorKind::AuthenticationFailed)
+        || said("WRONGPASS")
         || said("invalid username-password")
         || said("AUTH failed")
         || text.contains("without any password configured")
@@ -47,22 +49,19 @@ pub fn explain(place: &str, error: &RedisError) -> StoreError {
         return bad(format!("the user may not do this ({detail}); give it the rights with {user}"));
     }
     if said("OOM") || text.contains("maxmemory") {
-        return StoreError::Unavailable(format!(
-            "{place} is out of memory; raise maxmemory, or keep less with `runcue prune`"
-        ));
+        return refused(
+            "the server is out of memory; raise its maxmemory, or keep finished jobs for less long",
+        );
     }
     if said("MISCONF") {
         return if text.contains("No space left") {
             StoreError::DiskFull { place: place.to_owned() }
         } else {
-            StoreError::Unavailable(format!(
-                "{place} cannot save its data and refuses writes (MISCONF); look at the server's disk and log"
-            ))
+            refused("the server cannot save its data (MISCONF); look at its disk and its log")
         };
     }
     if said("READONLY") {
-        let why = "it is a read-only replica; put the primary into the address".to_owned();
-        return StoreError::ReadOnly { place: place.to_owned(), why };
+        return refused("it is a read-only replica; put the primary into the address");
     }
     if said("LOADING") {
         return StoreError::Unavailable(format!(
@@ -108,6 +107,11 @@ pub fn explain(place: &str, error: &RedisError) -> StoreError {
     }
     if matches!(error.kind(), ErrorKind::InvalidClientConfig) {
         return bad(format!("{text}; an address looks like redis://host:6379/0"));
+    }
+    if error.is_timeout() && place.starts_with("rediss:") {
+        return StoreError::Unavailable(format!(
+            "{place} does not answer; use redis:// if the server has no TLS"
+        ));
     }
     if error.is_timeout() {
         return StoreError::Unavailable(format!("{place} does not answer"));

@@ -3,6 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is the way a test fails")]
 
+mod crashes;
+mod lost_replies;
+mod refusals;
+
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
