@@ -13,9 +13,18 @@ end
 if meta[4] then
     return {'pending', meta[4]}
 end
-local holder = call('GET', prefix .. 'turn')
+-- Whoever waits is next: a daemon that has just had a turn does not take another one before them. One that
+-- waits comes again within a millisecond; if it does not, it is gone.
+local holder, waits = call('GET', prefix .. 'turn'), call('GET', prefix .. 'next')
 if holder and holder ~= ARGV[2] then
+    call('SET', prefix .. 'next', ARGV[2], 'NX', 'PX', 10)
     return {'busy'}
+end
+if waits then
+    if waits ~= ARGV[2] then
+        return {'busy'}
+    end
+    call('DEL', prefix .. 'next')
 end
 call('SET', prefix .. 'turn', ARGV[2], 'PX', ARGV[3])
 

@@ -29,7 +29,7 @@ const TURN: &str = "2000";
 /// How many revisions behind is so far that everything is read.
 const BEHIND: &str = "400";
 /// Between two looks whether the turn is free: at first, and at the most.
-const LOOKS: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
+const LOOKS: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(800));
 /// A turn that is not free for this long is trouble.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A commit larger than this is carried out in parts, so that the server is not busy with it for long.

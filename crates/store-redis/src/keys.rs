@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `meta` | hash | `schema`, `revision`, `numbers`; `pending`: a large commit that is being carried out |
 //! | `turn` | string | the word of the daemon whose turn it is; expires |
+//! | `next` | string | the word of a daemon that waits for its turn; expires |
 //! | `commit:<daemon>` | string | the latest commit of a daemon, to recognise it when a reply is lost |
 //! | `changes` | stream | what each of the latest revisions changed, by revision |
 //! | `staged:<commit>` | list | parts of a large commit |

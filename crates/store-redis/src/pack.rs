@@ -1,5 +1,7 @@
 //! Lists of changes for the scripts, as MessagePack, which the server's Lua reads by itself.
 
+use std::collections::HashMap;
+
 /// Arguments in one change at the most; Lua can take some thousands.
 const MOST: usize = 1000;
 
@@ -56,18 +58,19 @@ struct Change {
 pub struct Changes {
     list: Vec<Change>,
     /// Where the latest change of each verb and key is that still has room.
-    open: std::collections::HashMap<(&'static str, String), usize>,
+    open: HashMap<&'static str, HashMap<String, usize>>,
 }
 
 impl Changes {
     /// Adds arguments to the change of a verb and key. What is added in one call stays together.
     pub fn add(&mut self, verb: &'static str, key: &str, arguments: &[&[u8]]) {
-        let at = match self.open.get(&(verb, key.to_owned())) {
+        let open = self.open.entry(verb).or_default();
+        let at = match open.get(key) {
             Some(at) if self.list[*at].count + arguments.len() <= MOST => *at,
             _ => {
                 let change = Change { verb, key: key.to_owned(), count: 0, arguments: Vec::new() };
                 self.list.push(change);
-                self.open.insert((verb, key.to_owned()), self.list.len() - 1);
+                open.insert(key.to_owned(), self.list.len() - 1);
                 self.list.len() - 1
             }
         };
