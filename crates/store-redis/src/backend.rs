@@ -149,15 +149,15 @@ impl RedisBackend {
             complete &= deltas.add(bytes, &mut self.lanes).map_err(|why| link.unreadable(why))?;
         }
         if !complete {
-            return self.everything(link, Some(now)).map(Some);
+            return self.everything(link, now, Duration::ZERO).map(Some);
         }
         find::learn_lanes(link, &mut self.lanes, deltas.lanes())?;
         Ok(Some(deltas.changed(&self.lanes)))
     }
 
-    /// Everything, with the uses of services that the windows as they are stored count at an instant; without
-    /// one, with all uses.
-    fn everything(&mut self, link: &mut Link, now: Option<Timestamp>) -> Result<Changed> {
+    /// Everything, with the uses of services that count at an instant: those of as long a time as said, and of
+    /// the longest window that is stored.
+    fn everything(&mut self, link: &mut Link, now: Timestamp, memory: Duration) -> Result<Changed> {
         let mut batch = Batch::default();
         for key in ["group", "queue", "service", "held"] {
             link.queue(&mut batch, "HGETALL", key, &[]);
@@ -194,9 +194,10 @@ impl RedisBackend {
                 changed.lanes.push(TouchedLane { lane, key: key.clone(), from: None });
             }
         }
-        if let Some(memory) = changed.services.iter().map(|row| row.spec.memory()).max() {
-            let since = now.map_or(Timestamp::from_micros(i64::MIN), |now| now.minus(memory));
-            changed.usage = usage_after(link, since)?;
+        let stored = changed.services.iter().map(|row| row.spec.memory()).max();
+        let memory = memory.max(stored.unwrap_or_default());
+        if !memory.is_zero() {
+            changed.usage = usage_after(link, now.minus(memory))?;
         }
         Ok(changed)
     }
@@ -462,10 +463,8 @@ impl Backend for RedisBackend {
         self.on(|_, link| questions::ask(link, questions))
     }
 
-    fn whole(&mut self, _now: Timestamp) -> Result<Changed> {
-        // This is asked when services have changed in the turn, and the windows of the new ones, which are not
-        // written yet, may count more than those that are.
-        self.on(|this, link| this.everything(link, None))
+    fn whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {
+        self.on(|this, link| this.everything(link, now, memory))
     }
 
     fn timed(

@@ -319,7 +319,7 @@ impl Backend for Maps {
         Ok(self.server.rows.lock().unwrap().answer(questions))
     }
 
-    fn whole(&mut self, _: Timestamp) -> Result<Changed> {
+    fn whole(&mut self, _: Timestamp, _: Duration) -> Result<Changed> {
         Ok(self.server.rows.lock().unwrap().changed(0))
     }
 

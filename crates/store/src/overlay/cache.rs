@@ -251,7 +251,8 @@ impl<B: Backend> Overlay<B> {
     }
 
     fn whole_with_writes(&mut self, now: Timestamp) -> Result<Changed> {
-        let mut changed = self.backend.whole(now)?;
+        let longest = self.writes.services.values().map(|row| row.spec.memory()).max();
+        let mut changed = self.backend.whole(now, longest.unwrap_or_default())?;
         let writes = &self.writes;
         changed.groups.retain(|group| !writes.groups.contains_key(&group.name));
         changed.groups.extend(writes.groups.values().cloned());

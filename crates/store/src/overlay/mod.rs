@@ -28,6 +28,8 @@ mod window;
 mod write_set;
 mod writer;
 
+use std::time::Duration;
+
 use runcue_core::{
     Job, JobFilter, JobId, LaneId, LaneKey, QueueName, Seq, StateWord, Timestamp, WorkerId,
 };
@@ -321,8 +323,9 @@ pub trait Backend: Send + 'static {
     /// daemon knows; then its commit will be refused.
     fn ask(&mut self, questions: &Questions) -> Result<Answers>;
 
-    /// Everything, as for a daemon that knows nothing; in the middle of a turn.
-    fn whole(&mut self, now: Timestamp) -> Result<Changed>;
+    /// Everything, as for a daemon that knows nothing; in the middle of a turn. Uses of services are counted
+    /// for at least so long, because the turn may have lengthened a window.
+    fn whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed>;
 
     /// The first jobs of a list with their instants, in the order (instant, place), at most so many. None is
     /// before `from`, so a search may begin there.

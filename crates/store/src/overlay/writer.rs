@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -100,17 +100,24 @@ struct Request<B> {
 }
 
 /// What those who listen to the server tell.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct News {
     version: Arc<watch::Sender<u64>>,
     heard: Arc<AtomicU64>,
     seen: Arc<AtomicU64>,
+    admit: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for News {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("News").field("heard", &self.heard).field("seen", &self.seen).finish()
+    }
 }
 
 impl News {
-    fn new() -> Self {
+    fn new(admit: Arc<dyn Fn() + Send + Sync>) -> Self {
         let (heard, seen) = (Arc::default(), Arc::default());
-        Self { version: Arc::new(watch::Sender::new(1)), heard, seen }
+        Self { version: Arc::new(watch::Sender::new(1)), heard, seen, admit }
     }
 
     /// The store is at a revision. Wakes those who wait for news if that is new here.
@@ -126,15 +133,59 @@ impl News {
         self.version.send_modify(|version| *version += 1);
     }
 
+    /// Jobs were put down beside the queue: they are admitted in the next turn.
+    pub fn inbox(&self) {
+        (self.admit)();
+    }
+
     /// The version that moves on with every change.
     pub fn version(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 }
 
+/// Where requests go, as long as the store is open.
+type Requests<B> = Mutex<Option<Sender<Request<B>>>>;
+
+/// Admits what is in the inbox. Nobody waits for it, and one under way is enough.
+struct Admit(Arc<AtomicBool>);
+
+impl<B: Backend> Work<B> for Admit {
+    fn run(&mut self, machine: &mut Workshop<B>, now: Timestamp) -> Result<()> {
+        self.0.store(false, Ordering::Release);
+        machine.admit(now).map(drop)
+    }
+
+    fn answer(self: Box<Self>, failed: Option<StoreError>) {
+        self.0.store(false, Ordering::Release);
+        if let Some(error) = failed {
+            tracing::debug!("jobs are left in the inbox for now: {error}");
+        }
+    }
+}
+
+/// What asks for an admission.
+fn admission<B: Backend>(
+    requests: &Arc<Requests<B>>,
+    patience: Duration,
+) -> Arc<dyn Fn() + Send + Sync> {
+    let requests = Arc::downgrade(requests);
+    let under_way = Arc::new(AtomicBool::new(false));
+    Arc::new(move || {
+        let Some(requests) = requests.upgrade() else { return };
+        let requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(sender) = requests.as_ref() else { return };
+        if !under_way.swap(true, Ordering::AcqRel) {
+            let (now, foresight) = (Timestamp::ZERO, Foresight::default());
+            let work = Box::new(Admit(under_way.clone()));
+            let _ = sender.send(Request { now, until: Instant::now() + patience, foresight, work });
+        }
+    })
+}
+
 /// A handle on the thread that writes.
 pub struct Writer<B> {
-    requests: Mutex<Option<Sender<Request<B>>>>,
+    requests: Arc<Requests<B>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     news: News,
     trouble: watch::Receiver<Option<String>>,
@@ -145,9 +196,10 @@ impl<B: Backend> Writer<B> {
     /// Starts the thread over a backend, which should be connected.
     pub fn start(backend: B, settings: Settings) -> std::io::Result<Self> {
         let (sender, receiver) = channel();
-        let news = News::new();
+        let requests = Arc::new(Mutex::new(Some(sender)));
         let (tell, trouble) = watch::channel(None);
         let patience = settings.patience;
+        let news = News::new(admission(&requests, patience));
         let worker = Worker {
             machine: Machine::new(Overlay::new(backend)),
             clock: Clock::new(),
@@ -165,13 +217,7 @@ impl<B: Backend> Writer<B> {
         let thread = std::thread::Builder::new()
             .name("runcue-writer".into())
             .spawn(move || worker.run(&receiver))?;
-        Ok(Self {
-            requests: Mutex::new(Some(sender)),
-            thread: Mutex::new(Some(thread)),
-            news,
-            trouble,
-            patience,
-        })
+        Ok(Self { requests, thread: Mutex::new(Some(thread)), news, trouble, patience })
     }
 
     /// Runs an operation in the next turn and answers when that is written. It may be run several times;

@@ -1,0 +1,570 @@
+//! Writing a turn: rows by column, one array each, in one flight with the end of the transaction.
+
+use runcue_core::{Event, GroupName, Job, JobId, Key, Seq, State, Timestamp};
+use runcue_store::overlay::{Committed, JobWrite, Timed, WriteSet};
+use runcue_store::{Result, StoreError};
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::PostgresBackend;
+use super::flight::{Flight, Value};
+use super::opening::{GROUP, HELD, QUEUE, SERVICE, ServiceBody};
+use crate::failure::{is_behind, is_known_id};
+use crate::rows::{flags, id_of, outcome, rank_of, signed, small, stage, text};
+
+/// Jobs in one statement at the most: a statement has to fit into a message.
+const JOBS_PER_PART: usize = 20_000;
+/// Events in one row at the most.
+const EVENTS_PER_ROW: usize = 512;
+
+const FOLLOW: &str = "SELECT runcue.follow($1)";
+const WRITE_JOBS: &str = "SELECT runcue.write_jobs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+    $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)";
+const WRITE_TURN: &str = "SELECT runcue.write_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+    $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, \
+    $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49)";
+
+/// How a statement of a commit went.
+enum Wrote {
+    Done(i64),
+    Behind,
+    Known,
+}
+
+impl PostgresBackend {
+    pub(super) fn write(&mut self, writes: &WriteSet) -> Result<Committed> {
+        let follows = signed(writes.follows);
+        let parts = job_parts(writes);
+        let rest = Rest::of(writes);
+        let (follow, jobs, turn) =
+            (self.text(FOLLOW), self.text(WRITE_JOBS), self.text(WRITE_TURN));
+        let rows = writes.jobs.len() + writes.events.len();
+        let in_turn = std::mem::take(&mut self.in_turn);
+        if writes.in_turn && !in_turn {
+            return Ok(Committed::Behind);
+        }
+        let wrote = self.run(rows, async |client| {
+            let mut flight = Flight::new(client);
+            if !in_turn {
+                flight.plain("BEGIN");
+            }
+            flight.ask(&follow, vec![(&follows, Type::INT8)]);
+            for part in &parts {
+                flight.ask(&jobs, part.values());
+            }
+            flight.ask(&turn, rest.values());
+            flight.plain("COMMIT");
+            match flight.land().await {
+                Ok(mut landed) => {
+                    let before = usize::from(!in_turn) + 1 + parts.len();
+                    (0..before).for_each(|_| landed.skip());
+                    let now = landed.next().first().map(|row| row.get(0));
+                    Ok(Wrote::Done(now.unwrap_or(0)))
+                }
+                Err(error) if is_behind(&error) => Ok(Wrote::Behind),
+                Err(error) if is_known_id(&error) => Ok(Wrote::Known),
+                Err(error) => Err(error),
+            }
+        })?;
+        Ok(match wrote {
+            Wrote::Done(now) => Committed::Done { now: Timestamp::from_micros(now) },
+            Wrote::Behind => Committed::Behind,
+            Wrote::Known => Committed::Known(self.known(writes)?),
+        })
+    }
+
+    /// Which of the jobs to be inserted are there.
+    fn known(&mut self, writes: &WriteSet) -> Result<Vec<JobId>> {
+        let ids: Vec<Uuid> = writes
+            .jobs
+            .values()
+            .filter_map(|write| match write {
+                JobWrite::Insert(job) => Some(id_of(job.id())),
+                _ => None,
+            })
+            .collect();
+        let sql = "SELECT id FROM runcue.job WHERE id = ANY ($1)";
+        let rows = self.query(sql, &[(&ids, Type::UUID_ARRAY)])?;
+        if rows.is_empty() {
+            let why = "jobs were there and are not".to_owned();
+            return Err(StoreError::Unavailable(why));
+        }
+        Ok(rows.iter().map(|row| JobId::from_u128(row.get::<_, Uuid>(0).as_u128())).collect())
+    }
+}
+
+/// The jobs of a turn, as many as go into one statement.
+#[derive(Default)]
+struct JobPart {
+    gone_jobs: Vec<i64>,
+    gone_live: Vec<i64>,
+    gone_done: Vec<i64>,
+    new: NewColumns,
+    live: LiveColumns,
+    done: DoneColumns,
+    len: usize,
+}
+
+#[derive(Default)]
+struct NewColumns {
+    seq: Vec<i64>,
+    id: Vec<Uuid>,
+    lane: Vec<i64>,
+    rank: Vec<i64>,
+    created_at: Vec<i64>,
+    spec: Vec<String>,
+}
+
+#[derive(Default)]
+struct LiveColumns {
+    is_new: Vec<bool>,
+    seq: Vec<i64>,
+    lane: Vec<i64>,
+    rank: Vec<i64>,
+    stage: Vec<i16>,
+    due: Vec<Option<i64>>,
+    deadline: Vec<Option<i64>>,
+    prerequisites: Vec<i32>,
+    attempt: Vec<i32>,
+    earlier: Vec<i32>,
+    crashes: Vec<i32>,
+    queued_at: Vec<i64>,
+    started_at: Vec<Option<i64>>,
+    worker: Vec<Option<Uuid>>,
+    token: Vec<Option<i64>>,
+    start_by: Vec<Option<i64>>,
+    flags: Vec<i16>,
+    outcome: Vec<Option<String>>,
+}
+
+#[derive(Default)]
+struct DoneColumns {
+    seq: Vec<i64>,
+    lane: Vec<i64>,
+    stage: Vec<i16>,
+    ended_at: Vec<i64>,
+    attempt: Vec<i32>,
+    earlier: Vec<i32>,
+    crashes: Vec<i32>,
+    queued_at: Vec<i64>,
+    started_at: Vec<Option<i64>>,
+    flags: Vec<i16>,
+    outcome: Vec<Option<String>>,
+}
+
+fn job_parts(writes: &WriteSet) -> Vec<JobPart> {
+    let mut parts: Vec<JobPart> = Vec::new();
+    for (seq, write) in &writes.jobs {
+        if parts.last().is_none_or(|part| part.len >= JOBS_PER_PART) {
+            parts.push(JobPart::default());
+        }
+        if let Some(part) = parts.last_mut() {
+            part.add(*seq, write);
+        }
+    }
+    parts
+}
+
+fn is_final(state: &State) -> bool {
+    state.word().is_final()
+}
+
+impl JobPart {
+    fn add(&mut self, seq: Seq, write: &JobWrite) {
+        self.len += 1;
+        let seq = signed(seq.0);
+        match write {
+            JobWrite::Insert(job) => {
+                self.new.add(job);
+                self.put(job, true);
+            }
+            JobWrite::Change { job, before } => {
+                let (was_final, is_final) = (is_final(before), is_final(&job.life.state));
+                if was_final {
+                    self.gone_done.push(seq);
+                } else if is_final {
+                    self.gone_live.push(seq);
+                }
+                self.put(job, was_final);
+            }
+            JobWrite::Delete { job } => {
+                self.gone_jobs.push(seq);
+                if is_final(&job.life.state) { &mut self.gone_done } else { &mut self.gone_live }
+                    .push(seq);
+            }
+        }
+    }
+
+    fn put(&mut self, job: &Job, is_new: bool) {
+        if is_final(&job.life.state) { self.done.add(job) } else { self.live.add(job, is_new) }
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let (n, l, d) = (&self.new, &self.live, &self.done);
+        vec![
+            (&self.gone_jobs, Type::INT8_ARRAY),
+            (&self.gone_live, Type::INT8_ARRAY),
+            (&self.gone_done, Type::INT8_ARRAY),
+            (&n.seq, Type::INT8_ARRAY),
+            (&n.id, Type::UUID_ARRAY),
+            (&n.lane, Type::INT8_ARRAY),
+            (&n.rank, Type::INT8_ARRAY),
+            (&n.created_at, Type::INT8_ARRAY),
+            (&n.spec, Type::TEXT_ARRAY),
+            (&l.is_new, Type::BOOL_ARRAY),
+            (&l.seq, Type::INT8_ARRAY),
+            (&l.lane, Type::INT8_ARRAY),
+            (&l.rank, Type::INT8_ARRAY),
+            (&l.stage, Type::INT2_ARRAY),
+            (&l.due, Type::INT8_ARRAY),
+            (&l.deadline, Type::INT8_ARRAY),
+            (&l.prerequisites, Type::INT4_ARRAY),
+            (&l.attempt, Type::INT4_ARRAY),
+            (&l.earlier, Type::INT4_ARRAY),
+            (&l.crashes, Type::INT4_ARRAY),
+            (&l.queued_at, Type::INT8_ARRAY),
+            (&l.started_at, Type::INT8_ARRAY),
+            (&l.worker, Type::UUID_ARRAY),
+            (&l.token, Type::INT8_ARRAY),
+            (&l.start_by, Type::INT8_ARRAY),
+            (&l.flags, Type::INT2_ARRAY),
+            (&l.outcome, Type::TEXT_ARRAY),
+            (&d.seq, Type::INT8_ARRAY),
+            (&d.lane, Type::INT8_ARRAY),
+            (&d.stage, Type::INT2_ARRAY),
+            (&d.ended_at, Type::INT8_ARRAY),
+            (&d.attempt, Type::INT4_ARRAY),
+            (&d.earlier, Type::INT4_ARRAY),
+            (&d.crashes, Type::INT4_ARRAY),
+            (&d.queued_at, Type::INT8_ARRAY),
+            (&d.started_at, Type::INT8_ARRAY),
+            (&d.flags, Type::INT2_ARRAY),
+            (&d.outcome, Type::TEXT_ARRAY),
+        ]
+    }
+}
+
+impl NewColumns {
+    fn add(&mut self, job: &Job) {
+        self.seq.push(signed(job.seq.0));
+        self.id.push(id_of(job.id()));
+        self.lane.push(signed(job.lane.0));
+        self.rank.push(rank_of(job.spec.priority));
+        self.created_at.push(job.life.created_at.as_micros());
+        self.spec.push(text(&*job.spec));
+    }
+}
+
+impl LiveColumns {
+    fn add(&mut self, job: &Job, is_new: bool) {
+        let life = &job.life;
+        let (stage, due) = stage(&life.state);
+        let lease = life.state.lease();
+        let prerequisites = match life.state {
+            State::Queued(runcue_core::Wait::Prerequisites(left)) => left,
+            _ => 0,
+        };
+        self.is_new.push(is_new);
+        self.seq.push(signed(job.seq.0));
+        self.lane.push(signed(job.lane.0));
+        self.rank.push(rank_of(job.spec.priority));
+        self.stage.push(stage);
+        self.due.push(due);
+        self.deadline.push(life.deadline(&job.spec).map(Timestamp::as_micros));
+        self.prerequisites.push(small(prerequisites));
+        self.attempt.push(small(life.attempt));
+        self.earlier.push(small(life.earlier_attempts));
+        self.crashes.push(small(life.crashes));
+        self.queued_at.push(life.queued_at.as_micros());
+        self.started_at.push(life.started_at.map(Timestamp::as_micros));
+        self.worker.push(lease.map(|lease| Uuid::from_u128(lease.worker.as_u128())));
+        self.token.push(lease.map(|lease| signed(lease.token.0)));
+        self.start_by.push(lease.and_then(|lease| lease.start_by).map(Timestamp::as_micros));
+        self.flags.push(flags(job));
+        self.outcome.push(outcome(life));
+    }
+}
+
+impl DoneColumns {
+    fn add(&mut self, job: &Job) {
+        let life = &job.life;
+        self.seq.push(signed(job.seq.0));
+        self.lane.push(signed(job.lane.0));
+        self.stage.push(stage(&life.state).0);
+        self.ended_at.push(life.finished_at.unwrap_or_default().as_micros());
+        self.attempt.push(small(life.attempt));
+        self.earlier.push(small(life.earlier_attempts));
+        self.crashes.push(small(life.crashes));
+        self.queued_at.push(life.queued_at.as_micros());
+        self.started_at.push(life.started_at.map(Timestamp::as_micros));
+        self.flags.push(flags(job));
+        self.outcome.push(outcome(life));
+    }
+}
+
+/// Everything else of a turn.
+#[derive(Default)]
+struct Rest {
+    follows: i64,
+    commit: Uuid,
+    numbers: Vec<Option<i64>>,
+    last_served_group: Option<String>,
+    touched: (Vec<i64>, Vec<Option<i64>>, Vec<Option<i64>>),
+    board: (Vec<i16>, Vec<String>, Vec<String>),
+    dropped_keys: Vec<i64>,
+    keys: (Vec<Vec<u8>>, Vec<i64>),
+    ties: (Vec<i64>, Vec<i64>),
+    lanes: LaneColumns,
+    usage: (Vec<i64>, Vec<i32>, Vec<String>),
+    prune_usage: Option<i64>,
+    events: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<String>),
+    prune_events: (Option<i64>, Option<i64>),
+    logs: LogColumns,
+    tasks: (Vec<String>, Vec<String>),
+    workers: (Vec<Uuid>, Vec<String>, Vec<i64>),
+    dropped_workers: Vec<Uuid>,
+    seen_workers: (Vec<Uuid>, Vec<i64>),
+    admitted: Vec<i64>,
+    refused: (Vec<i64>, Vec<String>),
+    news: bool,
+}
+
+#[derive(Default)]
+struct LaneColumns {
+    lane: Vec<i64>,
+    key: Vec<String>,
+    queue: Vec<String>,
+    grp: Vec<String>,
+    task: Vec<String>,
+}
+
+#[derive(Default)]
+struct LogColumns {
+    n: Vec<i64>,
+    seq: Vec<i64>,
+    attempt: Vec<i32>,
+    token: Vec<i64>,
+    stream: Vec<String>,
+    at: Vec<i64>,
+    text: Vec<String>,
+}
+
+impl Rest {
+    fn of(writes: &WriteSet) -> Self {
+        let worker = |id: &runcue_core::WorkerId| Uuid::from_u128(id.as_u128());
+        let mut rest = Self {
+            follows: signed(writes.follows),
+            commit: Uuid::from_u128(writes.id.map_or(0, |id| id.0)),
+            dropped_keys: writes.dropped_keys.iter().map(|seq| signed(seq.0)).collect(),
+            ties: writes.ties.iter().map(|(p, d)| (signed(p.0), signed(d.0))).unzip(),
+            prune_usage: writes.prune_usage.map(Timestamp::as_micros),
+            prune_events: writes
+                .prune_events
+                .map(|what| (what.before.as_micros(), signed(what.through)))
+                .unzip(),
+            tasks: writes.tasks.iter().map(|(name, task)| (name.to_string(), text(task))).unzip(),
+            dropped_workers: writes.dropped_workers.iter().map(worker).collect(),
+            seen_workers: writes
+                .seen_workers
+                .iter()
+                .map(|(id, at)| (worker(id), at.as_micros()))
+                .unzip(),
+            admitted: writes.admitted.iter().copied().map(signed).collect(),
+            refused: writes.refused.iter().map(|(n, why)| (signed(*n), clean(why))).unzip(),
+            news: writes.news,
+            ..Self::default()
+        };
+        for (id, (spec, at)) in &writes.workers {
+            rest.workers.0.push(worker(id));
+            rest.workers.1.push(text(spec));
+            rest.workers.2.push(at.as_micros());
+        }
+        rest.add_numbers(writes);
+        rest.add_board(writes);
+        rest.add_lanes(writes);
+        rest.add_keys(writes);
+        rest.add_usage(writes);
+        rest.add_events(&writes.events);
+        rest.add_logs(writes);
+        rest
+    }
+
+    fn add_numbers(&mut self, writes: &WriteSet) {
+        let (numbers, counters) = (&writes.numbers, &writes.numbers.counters);
+        let earliest = |list| numbers.earliest.get(list).map(Timestamp::as_micros);
+        self.numbers = vec![
+            Some(signed(counters.seq.0)),
+            Some(signed(counters.served.0)),
+            Some(signed(counters.event)),
+            Some(signed(counters.delayed)),
+            Some(signed(counters.blocked)),
+            Some(signed(numbers.lane)),
+            Some(signed(numbers.log)),
+            earliest(Timed::Delayed),
+            earliest(Timed::Lapsing),
+            earliest(Timed::Deadline),
+        ];
+        self.last_served_group = counters.last_served_group.as_ref().map(GroupName::to_string);
+    }
+
+    fn add_board(&mut self, writes: &WriteSet) {
+        let mut put = |kind, name: &str, body| {
+            self.board.0.push(kind);
+            self.board.1.push(name.to_owned());
+            self.board.2.push(body);
+        };
+        for (name, group) in &writes.groups {
+            put(GROUP, name.as_ref().map_or("", GroupName::as_str), text(group));
+        }
+        for (name, queue) in &writes.queues {
+            put(QUEUE, name.as_str(), text(queue));
+        }
+        for (name, row) in &writes.services {
+            let (spec, breaker) = (row.spec.clone(), row.breaker);
+            let body = text(&ServiceBody { spec, breaker, held_until: row.held_until });
+            put(SERVICE, name.as_str(), body);
+        }
+        for (lane, count) in &writes.held {
+            put(HELD, &lane.0.to_string(), count.to_string());
+        }
+    }
+
+    fn add_lanes(&mut self, writes: &WriteSet) {
+        for (lane, from) in &writes.touched {
+            self.touched.0.push(signed(lane.0));
+            self.touched.1.push(from.map(|from| rank_of(from.priority)));
+            self.touched.2.push(from.map(|from| signed(from.seq.0)));
+        }
+        for (lane, (key, canonical)) in &writes.lanes {
+            self.lanes.lane.push(signed(lane.0));
+            self.lanes.key.push(canonical.clone());
+            self.lanes.queue.push(key.queue.to_string());
+            self.lanes.grp.push(key.group.as_ref().map(GroupName::to_string).unwrap_or_default());
+            self.lanes.task.push(key.task.to_string());
+        }
+    }
+
+    /// A key that was given up again in the same turn is nobody's.
+    fn add_keys(&mut self, writes: &WriteSet) {
+        for (seq, write) in &writes.jobs {
+            if let JobWrite::Insert(job) = write
+                && let Some(key) = &job.spec.idempotency_key
+                && !writes.dropped_keys.contains(seq)
+            {
+                self.keys.0.push(key.as_bytes().to_vec());
+                self.keys.1.push(signed(seq.0));
+            }
+        }
+    }
+
+    fn add_usage(&mut self, writes: &WriteSet) {
+        type Used<'a> = (&'a str, Option<&'a str>, u64);
+        let mut runs: std::collections::BTreeMap<Timestamp, Vec<Used<'_>>> = Default::default();
+        for row in &writes.usage {
+            let key = row.key.as_ref().map(Key::as_str);
+            runs.entry(row.at).or_default().push((row.service.as_str(), key, row.units));
+        }
+        for (at, run) in runs {
+            self.usage.0.push(at.as_micros());
+            self.usage.1.push(i32::try_from(run.len()).unwrap_or(i32::MAX));
+            self.usage.2.push(text(&run));
+        }
+    }
+
+    fn add_events(&mut self, events: &[Event]) {
+        for run in events.chunks(EVENTS_PER_ROW) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            self.events.0.push(signed(last.seq));
+            self.events.1.push(signed(first.seq));
+            self.events.2.push(last.at.as_micros());
+            self.events.3.push(event_run(run, last.at));
+        }
+    }
+
+    fn add_logs(&mut self, writes: &WriteSet) {
+        for (seq, chunk) in &writes.logs {
+            let logs = &mut self.logs;
+            logs.n.push(signed(chunk.n));
+            logs.seq.push(signed(seq.0));
+            logs.attempt.push(small(chunk.attempt));
+            logs.token.push(signed(chunk.token.0));
+            logs.stream.push(text(&chunk.stream));
+            logs.at.push(chunk.at.as_micros());
+            logs.text.push(clean(&chunk.text));
+        }
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        vec![
+            (&self.follows, Type::INT8),
+            (&self.commit, Type::UUID),
+            (&self.numbers, Type::INT8_ARRAY),
+            (&self.last_served_group, Type::TEXT),
+            (&self.touched.0, Type::INT8_ARRAY),
+            (&self.touched.1, Type::INT8_ARRAY),
+            (&self.touched.2, Type::INT8_ARRAY),
+            (&self.board.0, Type::INT2_ARRAY),
+            (&self.board.1, Type::TEXT_ARRAY),
+            (&self.board.2, Type::TEXT_ARRAY),
+            (&self.dropped_keys, Type::INT8_ARRAY),
+            (&self.keys.0, Type::BYTEA_ARRAY),
+            (&self.keys.1, Type::INT8_ARRAY),
+            (&self.ties.0, Type::INT8_ARRAY),
+            (&self.ties.1, Type::INT8_ARRAY),
+            (&self.lanes.lane, Type::INT8_ARRAY),
+            (&self.lanes.key, Type::TEXT_ARRAY),
+            (&self.lanes.queue, Type::TEXT_ARRAY),
+            (&self.lanes.grp, Type::TEXT_ARRAY),
+            (&self.lanes.task, Type::TEXT_ARRAY),
+            (&self.usage.0, Type::INT8_ARRAY),
+            (&self.usage.1, Type::INT4_ARRAY),
+            (&self.usage.2, Type::TEXT_ARRAY),
+            (&self.prune_usage, Type::INT8),
+            (&self.events.0, Type::INT8_ARRAY),
+            (&self.events.1, Type::INT8_ARRAY),
+            (&self.events.2, Type::INT8_ARRAY),
+            (&self.events.3, Type::TEXT_ARRAY),
+            (&self.prune_events.0, Type::INT8),
+            (&self.prune_events.1, Type::INT8),
+            (&self.logs.n, Type::INT8_ARRAY),
+            (&self.logs.seq, Type::INT8_ARRAY),
+            (&self.logs.attempt, Type::INT4_ARRAY),
+            (&self.logs.token, Type::INT8_ARRAY),
+            (&self.logs.stream, Type::TEXT_ARRAY),
+            (&self.logs.at, Type::INT8_ARRAY),
+            (&self.logs.text, Type::TEXT_ARRAY),
+            (&self.tasks.0, Type::TEXT_ARRAY),
+            (&self.tasks.1, Type::TEXT_ARRAY),
+            (&self.workers.0, Type::UUID_ARRAY),
+            (&self.workers.1, Type::TEXT_ARRAY),
+            (&self.workers.2, Type::INT8_ARRAY),
+            (&self.dropped_workers, Type::UUID_ARRAY),
+            (&self.seen_workers.0, Type::UUID_ARRAY),
+            (&self.seen_workers.1, Type::INT8_ARRAY),
+            (&self.admitted, Type::INT8_ARRAY),
+            (&self.refused.0, Type::INT8_ARRAY),
+            (&self.refused.1, Type::TEXT_ARRAY),
+            (&self.news, Type::BOOL),
+        ]
+    }
+}
+
+/// Text that PostgreSQL takes: it has no place for a zero byte.
+fn clean(text: &str) -> String {
+    text.replace('\0', "\u{2400}")
+}
+
+/// A run of events as JSON. What follows from the row is left out: their numbers, which follow each other,
+/// and their instants where they are the row's.
+fn event_run(events: &[Event], at: Timestamp) -> String {
+    let mut body = String::with_capacity(events.len() * 128);
+    body.push('[');
+    for (n, event) in events.iter().enumerate() {
+        if n > 0 {
+            body.push(',');
+        }
+        event.write_json(&mut body, None, Some(event.at).filter(|own| *own != at));
+    }
+    body.push(']');
+    body
+}

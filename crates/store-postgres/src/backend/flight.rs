@@ -1,0 +1,73 @@
+//! Statements that go to the server together, without waiting for each other's answers.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use futures_util::future::join_all;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Error, Row};
+
+use crate::failure::is_aftermath;
+
+/// A value for a statement, with its type, so that nothing has to be asked about it.
+pub type Value<'a> = (&'a (dyn ToSql + Sync), Type);
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + 'a>>;
+
+/// Statements that have not been sent yet.
+pub struct Flight<'a> {
+    client: &'a Client,
+    statements: Vec<Answer<'a>>,
+}
+
+/// The rows of every statement, in the order they were added.
+pub struct Landed(std::vec::IntoIter<Vec<Row>>);
+
+impl Landed {
+    /// The rows of the next statement.
+    pub fn next(&mut self) -> Vec<Row> {
+        self.0.next().unwrap_or_default()
+    }
+
+    /// The next statement had no rows that matter.
+    pub fn skip(&mut self) {
+        self.0.next();
+    }
+}
+
+impl<'a> Flight<'a> {
+    pub fn new(client: &'a Client) -> Self {
+        Self { client, statements: Vec::new() }
+    }
+
+    /// Adds a statement without values and rows.
+    pub fn plain(&mut self, sql: &'a str) {
+        let client = self.client;
+        self.statements
+            .push(Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) }));
+    }
+
+    /// Adds a statement.
+    pub fn ask(&mut self, sql: &'a str, values: Vec<Value<'a>>) {
+        let client = self.client;
+        self.statements.push(Box::pin(async move { client.query_typed(sql, &values).await }));
+    }
+
+    /// Sends all of them and waits for the answers. An error is that of the statement that failed first; those
+    /// after it in the same transaction were not run.
+    pub async fn land(self) -> Result<Landed, Error> {
+        let mut rows = Vec::with_capacity(self.statements.len());
+        let mut failed: Option<Error> = None;
+        for answer in join_all(self.statements).await {
+            match answer {
+                Ok(answer) => rows.push(answer),
+                Err(error) if failed.as_ref().is_none_or(is_aftermath) => failed = Some(error),
+                Err(_) => {}
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(Landed(rows.into_iter())),
+        }
+    }
+}

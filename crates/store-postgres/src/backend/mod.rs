@@ -1,0 +1,260 @@
+//! What the machine asks of the server: turns, questions and commits. Runs on the writer's thread, which
+//! drives the connection itself. What goes to the server together goes in one *flight*: the statements are
+//! sent one after the other without waiting for answers.
+
+mod commit;
+mod flight;
+mod opening;
+mod questions;
+mod search;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use runcue_core::{LaneId, Seq, Timestamp};
+use runcue_store::overlay::{
+    Answers, Backend, Changed, CommitId, Committed, Find, Opening, PrunedEvents, Questions, Rank,
+    Timed, WriteSet,
+};
+use runcue_store::tables::InboxRow;
+use runcue_store::{Result, StoreError, WorkerSpec};
+use tokio::runtime::Runtime;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Error, Row};
+use uuid::Uuid;
+
+use crate::connection::Options;
+use crate::failure::{explain, unreadable};
+use crate::migrate;
+use crate::rows::{signed, unsigned};
+use flight::{Flight, Landed};
+
+/// The writer's connection to a server.
+pub struct PostgresBackend {
+    options: Options,
+    runtime: Runtime,
+    client: Option<Client>,
+    in_turn: bool,
+    /// Statements with the schema's name in them.
+    texts: HashMap<&'static str, Arc<str>>,
+}
+
+impl PostgresBackend {
+    /// A backend that is not connected yet.
+    pub fn new(options: Options) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(Self { options, runtime, client: None, in_turn: false, texts: HashMap::new() })
+    }
+
+    /// What the server's settings mean for what is acknowledged.
+    pub fn durability(&mut self) -> Result<&'static str> {
+        let sql = "SELECT current_setting('fsync') = 'on', current_setting('synchronous_commit')";
+        let rows = self.query(sql, &[])?;
+        let (fsync, commit) = rows
+            .first()
+            .map_or((false, String::new()), |row| (row.get::<_, bool>(0), row.get::<_, String>(1)));
+        Ok(match (fsync, commit.as_str()) {
+            (false, _) => {
+                "fsync off: survives a crash of the server's processes, not of its machine"
+            }
+            (true, "off") => {
+                "synchronous_commit off: the last moments may be lost when the server crashes"
+            }
+            (true, "remote_apply" | "remote_write") => {
+                "synchronous_commit remote: survives power loss, and on standbys where there are any"
+            }
+            (true, _) => "synchronous_commit on: survives power loss",
+        })
+    }
+
+    /// A statement, once for all.
+    fn text(&mut self, sql: &'static str) -> Arc<str> {
+        let options = &self.options;
+        self.texts.entry(sql).or_insert_with(|| options.sql(sql).into()).clone()
+    }
+
+    /// Works on the connection until it is done or takes too long. The connection is dropped when nothing is
+    /// known of it any more.
+    fn run<R>(
+        &mut self,
+        rows: usize,
+        work: impl AsyncFnOnce(&Client) -> std::result::Result<R, Error>,
+    ) -> Result<R> {
+        let Some(client) = &self.client else {
+            return Err(StoreError::Unavailable(format!("{} is away", self.options.place())));
+        };
+        let limit = Options::reply_timeout(rows);
+        let worked =
+            self.runtime.block_on(async { tokio::time::timeout(limit, work(client)).await });
+        match worked {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                if error.as_db_error().is_none() || client.is_closed() {
+                    self.drop_connection();
+                }
+                Err(explain(&self.options, &error))
+            }
+            Err(_) => {
+                self.drop_connection();
+                Err(StoreError::Unavailable(format!("{} does not answer", self.options.place())))
+            }
+        }
+    }
+
+    fn drop_connection(&mut self) {
+        self.client = None;
+        self.in_turn = false;
+    }
+
+    /// One statement, and its rows.
+    fn query(
+        &mut self,
+        sql: &'static str,
+        values: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>> {
+        let sql = self.text(sql);
+        self.run(0, async |client| client.query_typed(&sql, values).await)
+    }
+
+    fn number(
+        &mut self,
+        sql: &'static str,
+        values: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)],
+    ) -> Result<u64> {
+        let rows = self.query(sql, values)?;
+        Ok(rows.first().and_then(|row| row.get::<_, Option<i64>>(0)).map_or(0, unsigned))
+    }
+
+    fn unreadable(&self, why: String) -> StoreError {
+        unreadable(&self.options, "a stored value", why)
+    }
+}
+
+impl Backend for PostgresBackend {
+    fn connect(&mut self) -> Result<()> {
+        self.drop_connection();
+        let options = self.options.clone();
+        let client = self.runtime.block_on(async {
+            let (mut client, connection) = options.connect().await?;
+            tokio::spawn(connection);
+            let prepared = tokio::time::timeout(
+                Options::reply_timeout(0),
+                migrate::prepare(&options, &mut client),
+            );
+            match prepared.await {
+                Ok(prepared) => prepared.map(|()| client),
+                Err(_) => {
+                    Err(StoreError::Unavailable(format!("{} does not answer", options.place())))
+                }
+            }
+        })?;
+        self.client = Some(client);
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        known: u64,
+        now: Option<Timestamp>,
+        questions: &Questions,
+    ) -> Result<Opening> {
+        self.open_turn(known, now, questions)
+    }
+
+    fn look(&mut self) -> Result<(u64, Timestamp)> {
+        let rows = self.query("SELECT max(revision), runcue.now_micros() FROM runcue.turn", &[])?;
+        let row = rows.first().ok_or_else(|| self.unreadable("no turn".to_owned()))?;
+        let revision: Option<i64> = row.get(0);
+        Ok((revision.map_or(0, unsigned), Timestamp::from_micros(row.get(1))))
+    }
+
+    fn ask(&mut self, questions: &Questions) -> Result<Answers> {
+        self.answer(questions)
+    }
+
+    fn whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {
+        self.read_whole(now, memory)
+    }
+
+    fn timed(
+        &mut self,
+        list: Timed,
+        from: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, Seq)>> {
+        self.list_by_instant(list, from, limit)
+    }
+
+    fn find(&mut self, what: &Find<'_>) -> Result<Vec<Seq>> {
+        self.search(what)
+    }
+
+    fn ahead(&mut self, lane: LaneId, place: Rank) -> Result<u64> {
+        self.count_ahead(lane, place)
+    }
+
+    fn live_workers(&mut self, since: Timestamp) -> Result<Vec<WorkerSpec>> {
+        let sql = "SELECT spec FROM runcue.worker WHERE seen_at >= $1";
+        let rows = self.query(sql, &[(&since.as_micros(), Type::INT8)])?;
+        let read = |row: &Row| crate::rows::parsed("worker", row.get(0));
+        rows.iter().map(read).collect::<std::result::Result<_, _>>().map_err(|e| self.unreadable(e))
+    }
+
+    fn count_usage(&mut self, before: Timestamp) -> Result<u64> {
+        let sql = "SELECT sum(uses)::bigint FROM runcue.usage_run WHERE at < $1";
+        self.number(sql, &[(&before.as_micros(), Type::INT8)])
+    }
+
+    fn count_events(&mut self, what: PrunedEvents) -> Result<u64> {
+        let sql =
+            "SELECT sum(last - first + 1)::bigint FROM runcue.event WHERE at < $1 OR last <= $2";
+        let (before, through) = (what.before.as_micros(), signed(what.through));
+        self.number(sql, &[(&before, Type::INT8), (&through, Type::INT8)])
+    }
+
+    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
+        // Within a turn nobody else takes rows in; whoever looks at one in a transaction holds up nobody.
+        let sql = "SELECT n, body FROM runcue.inbox ORDER BY n LIMIT $1 FOR UPDATE SKIP LOCKED";
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.query(sql, &[(&limit, Type::INT8)])?;
+        let read = |row: &Row| InboxRow { n: unsigned(row.get(0)), body: row.get(1) };
+        Ok(rows.iter().map(read).collect())
+    }
+
+    fn check(&mut self) -> Result<Vec<String>> {
+        self.find_contradictions()
+    }
+
+    fn commit(&mut self, writes: &WriteSet) -> Result<Committed> {
+        self.write(writes)
+    }
+
+    fn abandon(&mut self) {
+        if std::mem::take(&mut self.in_turn) {
+            // If it cannot be said, the server ends the turn with the connection.
+            let _ = self.run(0, async |client| client.batch_execute("ROLLBACK").await);
+        }
+    }
+
+    fn settle(&mut self, commit: CommitId, follows: u64) -> Result<bool> {
+        let (id, follows) = (Uuid::from_u128(commit.0), signed(follows));
+        let sql = "SELECT runcue.settle($1, $2)";
+        let rows = self.query(sql, &[(&id, Type::UUID), (&follows, Type::INT8)])?;
+        match rows.first().map(|row| row.get::<_, i32>(0)) {
+            Some(1) => Ok(true),
+            Some(0) => Ok(false),
+            _ => Err(StoreError::ReadOnly {
+                place: self.options.place(),
+                why: "the reply to a change was lost too long ago to tell whether it went through"
+                    .to_owned(),
+            }),
+        }
+    }
+}
+
+/// Lets a flight land; every answer is good, or the first real error counts.
+async fn landed(flight: Flight<'_>) -> std::result::Result<Landed, Error> {
+    flight.land().await
+}

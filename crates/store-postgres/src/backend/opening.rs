@@ -1,0 +1,220 @@
+//! Taking the turn, and what has happened since the last one.
+
+use std::time::Duration;
+
+use runcue_core::{GroupName, Key, LaneId, LaneKey, Seq, ServiceName, Timestamp, Token};
+use runcue_store::overlay::{Changed, Earliest, Numbers, Opening, Questions, Rank, TouchedLane};
+use runcue_store::tables::{Counters, ServiceRow, UsageRow};
+use runcue_store::{GroupInfo, QueueInfo, Result};
+use serde::{Deserialize, Serialize};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::flight::Flight;
+use super::{PostgresBackend, landed};
+use crate::rows::{Misread, parsed, priority_of, signed, unsigned};
+
+pub const GROUP: i16 = 1;
+pub const QUEUE: i16 = 2;
+pub const SERVICE: i16 = 3;
+pub const HELD: i16 = 4;
+
+/// A service's row on the board.
+#[derive(Serialize, Deserialize)]
+pub struct ServiceBody {
+    pub spec: runcue_core::ServiceSpec,
+    pub breaker: runcue_core::breaker::Breaker,
+    pub held_until: Timestamp,
+}
+
+const HEAD: &str = "SELECT revision, runcue.now_micros(), seq, served, event, delayed, blocked, last_served_group, lane, \
+    log, first_delayed, first_lapsing, first_deadline, \
+    $1 = 0 OR EXISTS (SELECT 1 FROM runcue.turn AS known WHERE known.revision = $1) \
+    FROM runcue.turn ORDER BY revision DESC LIMIT 1";
+
+const BOARD: &str =
+    "SELECT kind, name, body FROM runcue.board WHERE revision > $1 ORDER BY kind, name";
+
+/// Everything on the board; no index helps there.
+const WHOLE_BOARD: &str = "SELECT kind, name, body FROM runcue.board ORDER BY kind, name";
+
+const USAGE: &str = "SELECT at, body FROM runcue.usage_run WHERE revision > $1 ORDER BY at";
+
+const WHOLE_USAGE: &str = "SELECT at, body FROM runcue.usage_run WHERE at > $1 ORDER BY at";
+
+/// Lanes that were touched since, each with the best place at which a job has become ready.
+const TOUCHED: &str = "SELECT lane.lane, lane.key, touched.best[1], touched.best[2] FROM ( \
+        SELECT one.lane, min(ARRAY[one.rank, one.seq]) FILTER (WHERE one.rank IS NOT NULL) AS best \
+        FROM runcue.turn, unnest(turn.touched, turn.touched_rank, turn.touched_seq) AS one (lane, rank, seq) \
+        WHERE turn.revision > $1 GROUP BY one.lane) AS touched \
+    JOIN runcue.lane ON lane.lane = touched.lane";
+
+const WHOLE_LANES: &str = "SELECT lane.lane, lane.key, NULL::bigint, NULL::bigint FROM runcue.lane WHERE EXISTS \
+    (SELECT 1 FROM runcue.live WHERE live.stage = 0 AND live.lane = lane.lane)";
+
+impl PostgresBackend {
+    pub(super) fn open_turn(
+        &mut self,
+        known: u64,
+        now: Option<Timestamp>,
+        questions: &Questions,
+    ) -> Result<Opening> {
+        let whole = known == 0;
+        let known = signed(known);
+        let turn = self.text("SELECT runcue.take_turn()");
+        let head = self.text(HEAD);
+        let board = self.text(if whole { WHOLE_BOARD } else { BOARD });
+        let lanes = self.text(if whole { WHOLE_LANES } else { TOUCHED });
+        let usage = self.text(USAGE);
+        let asked = self.question_texts(questions);
+        self.in_turn = true;
+        let ran = self.run(questions.ids.len(), async |client| {
+            let mut flight = Flight::new(client);
+            let since = || vec![(&known as _, Type::INT8)];
+            flight.plain("BEGIN");
+            flight.ask(&turn, vec![]);
+            flight.ask(&head, since());
+            flight.ask(&board, if whole { vec![] } else { since() });
+            flight.ask(&lanes, if whole { vec![] } else { since() });
+            if !whole {
+                flight.ask(&usage, since());
+            }
+            asked.add_to(&mut flight);
+            landed(flight).await
+        });
+        let mut landed = match ran {
+            Ok(landed) => landed,
+            Err(error) => {
+                use runcue_store::overlay::Backend;
+                self.abandon();
+                return Err(error);
+            }
+        };
+        landed.skip();
+        landed.skip();
+        let head = landed.next();
+        let head = head.first().ok_or_else(|| self.unreadable("no turn".to_owned()))?;
+        let revision = unsigned(head.get(0));
+        let server_now = Timestamp::from_micros(head.get(1));
+        let numbers = numbers(head).map_err(|why| self.unreadable(why))?;
+        let remembered: bool = head.get(13);
+        let (board, lanes) = (landed.next(), landed.next());
+        let usage = if whole { Vec::new() } else { landed.next() };
+        let answers = asked.read(&mut landed).map_err(|why| self.unreadable(why))?;
+        let counted = now.unwrap_or(server_now);
+        let changed = if whole {
+            Some(self.with_usage(board, lanes, counted, Duration::ZERO)?)
+        } else if !remembered {
+            // Too far behind: which lanes were touched since is not known any more.
+            Some(self.read_whole(counted, Duration::ZERO)?)
+        } else if revision == unsigned(known) {
+            None
+        } else {
+            Some(changed(&board, &lanes, &usage).map_err(|why| self.unreadable(why))?)
+        };
+        Ok(Opening { revision, now: server_now, numbers, changed, answers })
+    }
+
+    /// Everything, in the middle of a turn.
+    pub(super) fn read_whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {
+        let (board, lanes) = (self.text(WHOLE_BOARD), self.text(WHOLE_LANES));
+        let mut landed = self.run(0, async |client| {
+            let mut flight = Flight::new(client);
+            flight.ask(&board, vec![]);
+            flight.ask(&lanes, vec![]);
+            landed(flight).await
+        })?;
+        let (board, lanes) = (landed.next(), landed.next());
+        self.with_usage(board, lanes, now, memory)
+    }
+
+    /// How far back uses count is known only from the services.
+    fn with_usage(
+        &mut self,
+        board: Vec<Row>,
+        lanes: Vec<Row>,
+        now: Timestamp,
+        memory: Duration,
+    ) -> Result<Changed> {
+        let mut all = changed(&board, &lanes, &[]).map_err(|why| self.unreadable(why))?;
+        all.whole = true;
+        let longest = all.services.iter().map(|row| row.spec.memory()).max();
+        let memory = memory.max(longest.unwrap_or_default());
+        if !memory.is_zero() {
+            let since = now.minus(memory).as_micros();
+            let rows = self.query(WHOLE_USAGE, &[(&since, Type::INT8)])?;
+            all.usage = uses(&rows).map_err(|why| self.unreadable(why))?;
+        }
+        Ok(all)
+    }
+}
+
+fn numbers(row: &Row) -> std::result::Result<Numbers, Misread> {
+    let number = |n: usize| unsigned(row.get(n));
+    let instant = |n: usize| row.get::<_, Option<i64>>(n).map(Timestamp::from_micros);
+    let group: Option<&str> = row.get(7);
+    Ok(Numbers {
+        counters: Counters {
+            seq: Seq(number(2)),
+            served: Token(number(3)),
+            event: number(4),
+            delayed: number(5),
+            blocked: number(6),
+            last_served_group: group.map(name::<GroupName>).transpose()?,
+        },
+        lane: number(8),
+        log: number(9),
+        earliest: Earliest { delayed: instant(10), lapsing: instant(11), deadline: instant(12) },
+    })
+}
+
+fn changed(board: &[Row], lanes: &[Row], usage: &[Row]) -> std::result::Result<Changed, Misread> {
+    let mut changed = Changed::default();
+    for row in board {
+        let (kind, key, body): (i16, &str, &str) = (row.get(0), row.get(1), row.get(2));
+        match kind {
+            GROUP => changed.groups.push(parsed::<GroupInfo>("group", body)?),
+            QUEUE => changed.queues.push(parsed::<QueueInfo>("queue", body)?),
+            SERVICE => {
+                let body: ServiceBody = parsed("service", body)?;
+                let ServiceBody { spec, breaker, held_until } = body;
+                changed.services.push(ServiceRow { spec, breaker, held_until });
+            }
+            HELD => {
+                let lane = key.parse().map_err(|_| format!("lane {key}"))?;
+                changed.held.push((LaneId(lane), parsed("held", body)?));
+            }
+            other => return Err(format!("kind {other} on the board")),
+        }
+    }
+    for row in lanes {
+        let rank: Option<i64> = row.get(2);
+        let seq: Option<i64> = row.get(3);
+        let from = rank
+            .zip(seq)
+            .map(|(rank, seq)| Rank { priority: priority_of(rank), seq: Seq(unsigned(seq)) });
+        let key: LaneKey = parsed("lane", row.get(1))?;
+        changed.lanes.push(TouchedLane { lane: LaneId(unsigned(row.get(0))), key, from });
+    }
+    changed.usage = uses(usage)?;
+    Ok(changed)
+}
+
+fn uses(rows: &[Row]) -> std::result::Result<Vec<UsageRow>, Misread> {
+    let mut uses = Vec::new();
+    for row in rows {
+        let at = Timestamp::from_micros(row.get(0));
+        let run: Vec<(&str, Option<&str>, u64)> = parsed("usage", row.get(1))?;
+        for (service, key, units) in run {
+            let key = key.map(name::<Key>).transpose()?;
+            uses.push(UsageRow { service: name::<ServiceName>(service)?, key, at, units });
+        }
+    }
+    Ok(uses)
+}
+
+fn name<N: for<'a> TryFrom<&'a str, Error = runcue_core::NameError>>(
+    text: &str,
+) -> std::result::Result<N, Misread> {
+    N::try_from(text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,214 @@
+//! Rows by key, many at a time.
+
+use std::sync::Arc;
+
+use runcue_core::{LaneId, Seq};
+use runcue_store::Result;
+use runcue_store::overlay::{Answers, Questions, ReadyQuestion};
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::flight::{Flight, Landed};
+use super::{PostgresBackend, landed};
+use crate::rows::{self, Misread, id_of, parsed, rank_of, signed, unsigned};
+
+const BY_ID: &str = "SELECT {job} FROM unnest($1::uuid[]) AS wanted (id) JOIN runcue.job ON job.id = wanted.id {states}";
+
+const BY_SEQ: &str = "SELECT {job} FROM unnest($1::bigint[]) AS wanted (seq) JOIN runcue.job ON job.seq = wanted.seq {states}";
+
+const BY_KEY: &str = "SELECT {job}, idempotency.key FROM unnest($1::bytea[]) AS wanted (key) \
+    JOIN runcue.idempotency ON idempotency.key = wanted.key JOIN runcue.job ON job.seq = idempotency.seq {states}";
+
+const DEPENDENTS: &str = "SELECT {job}, tie.prerequisite FROM unnest($1::bigint[]) AS wanted (seq) \
+    JOIN runcue.tie ON tie.prerequisite = wanted.seq JOIN runcue.job ON job.seq = tie.dependent {states}";
+
+const PREREQUISITES: &str = "SELECT {job}, tie.dependent FROM unnest($1::bigint[]) AS wanted (seq) \
+    JOIN runcue.tie ON tie.dependent = wanted.seq JOIN runcue.job ON job.seq = tie.prerequisite {states}";
+
+/// The search begins at a place: before it there may be many rows that are dead but cannot be removed yet.
+const READY: &str = "SELECT {live}, wanted.n FROM \
+    unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY \
+        AS wanted (lane, rank, seq, most, n) \
+    CROSS JOIN LATERAL (SELECT * FROM runcue.live WHERE live.stage = 0 AND live.lane = wanted.lane \
+        AND (live.rank, live.seq) >= (wanted.rank, wanted.seq) ORDER BY live.rank, live.seq LIMIT wanted.most) AS live \
+    JOIN runcue.job ON job.seq = live.seq ORDER BY wanted.n, live.rank, live.seq";
+
+const LANES: &str = "SELECT lane.key, lane.lane FROM unnest($1::text[]) AS wanted (key) JOIN runcue.lane ON lane.key = wanted.key";
+
+const LANE_KEYS: &str = "SELECT lane.lane, lane.key FROM unnest($1::bigint[]) AS wanted (lane) JOIN runcue.lane ON lane.lane = wanted.lane";
+
+/// The columns of a job; what follows them is the statement's own.
+const AFTER_JOB: usize = 18;
+
+/// Questions with their statements and values.
+pub struct Asked {
+    by_id: Option<(Arc<str>, Vec<Uuid>)>,
+    by_seq: Option<(Arc<str>, Vec<i64>)>,
+    by_key: Option<(Arc<str>, Vec<Vec<u8>>)>,
+    dependents: Option<(Arc<str>, Vec<i64>)>,
+    prerequisites: Option<(Arc<str>, Vec<i64>)>,
+    ready: Option<(Arc<str>, ReadyColumns)>,
+    lanes: Option<(Arc<str>, Vec<String>)>,
+    lane_keys: Option<(Arc<str>, Vec<i64>)>,
+    /// How many lists of ready jobs are expected.
+    ready_lists: usize,
+}
+
+#[derive(Default)]
+struct ReadyColumns {
+    lanes: Vec<i64>,
+    ranks: Vec<i64>,
+    seqs: Vec<i64>,
+    limits: Vec<i64>,
+}
+
+impl ReadyColumns {
+    fn add(&mut self, question: &ReadyQuestion) {
+        let from = question.from.map(|from| (rank_of(from.priority), signed(from.seq.0)));
+        let max = question.max_priority.map(|max| (rank_of(max), 0));
+        let (rank, seq) = from.into_iter().chain(max).max().unwrap_or((i64::MIN, 0));
+        self.lanes.push(signed(question.lane.0));
+        self.ranks.push(rank);
+        self.seqs.push(seq);
+        self.limits.push(i64::try_from(question.limit).unwrap_or(i64::MAX));
+    }
+}
+
+impl PostgresBackend {
+    pub(super) fn answer(&mut self, questions: &Questions) -> Result<Answers> {
+        if questions.is_empty() {
+            return Ok(Answers::default());
+        }
+        let asked = self.question_texts(questions);
+        let rows = questions.ids.len() + questions.seqs.len() + questions.lanes.len();
+        let mut landed = self.run(rows, async |client| {
+            let mut flight = Flight::new(client);
+            asked.add_to(&mut flight);
+            landed(flight).await
+        })?;
+        asked.read(&mut landed).map_err(|why| self.unreadable(why))
+    }
+
+    pub(super) fn question_texts(&mut self, questions: &Questions) -> Asked {
+        let seqs = |seqs: &[Seq]| seqs.iter().map(|seq| signed(seq.0)).collect::<Vec<i64>>();
+        let ids: Vec<Uuid> = questions.ids.iter().map(|id| id_of(*id)).collect();
+        let keys: Vec<Vec<u8>> = questions.keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        let lane_keys: Vec<i64> = questions.lane_keys.iter().map(|lane| signed(lane.0)).collect();
+        let mut ready = ReadyColumns::default();
+        questions.ready.iter().for_each(|question| ready.add(question));
+        let mut with = |sql: &'static str, any: bool| any.then(|| self.text(sql));
+        Asked {
+            by_id: with(BY_ID, !ids.is_empty()).map(|sql| (sql, ids)),
+            by_seq: with(BY_SEQ, !questions.seqs.is_empty())
+                .map(|sql| (sql, seqs(&questions.seqs))),
+            by_key: with(BY_KEY, !keys.is_empty()).map(|sql| (sql, keys)),
+            dependents: with(DEPENDENTS, !questions.dependents.is_empty())
+                .map(|sql| (sql, seqs(&questions.dependents))),
+            prerequisites: with(PREREQUISITES, !questions.prerequisites.is_empty())
+                .map(|sql| (sql, seqs(&questions.prerequisites))),
+            ready: with(READY, !questions.ready.is_empty()).map(|sql| (sql, ready)),
+            lanes: with(LANES, !questions.lanes.is_empty())
+                .map(|sql| (sql, questions.lanes.clone())),
+            lane_keys: with(LANE_KEYS, !lane_keys.is_empty()).map(|sql| (sql, lane_keys)),
+            ready_lists: questions.ready.len(),
+        }
+    }
+}
+
+impl Asked {
+    pub fn add_to<'a>(&'a self, flight: &mut Flight<'a>) {
+        if let Some((sql, ids)) = &self.by_id {
+            flight.ask(sql, vec![(ids, Type::UUID_ARRAY)]);
+        }
+        if let Some((sql, seqs)) = &self.by_seq {
+            flight.ask(sql, vec![(seqs, Type::INT8_ARRAY)]);
+        }
+        if let Some((sql, keys)) = &self.by_key {
+            flight.ask(sql, vec![(keys, Type::BYTEA_ARRAY)]);
+        }
+        if let Some((sql, seqs)) = &self.dependents {
+            flight.ask(sql, vec![(seqs, Type::INT8_ARRAY)]);
+        }
+        if let Some((sql, seqs)) = &self.prerequisites {
+            flight.ask(sql, vec![(seqs, Type::INT8_ARRAY)]);
+        }
+        if let Some((sql, ready)) = &self.ready {
+            flight.ask(
+                sql,
+                vec![
+                    (&ready.lanes, Type::INT8_ARRAY),
+                    (&ready.ranks, Type::INT8_ARRAY),
+                    (&ready.seqs, Type::INT8_ARRAY),
+                    (&ready.limits, Type::INT8_ARRAY),
+                ],
+            );
+        }
+        if let Some((sql, lanes)) = &self.lanes {
+            flight.ask(sql, vec![(lanes, Type::TEXT_ARRAY)]);
+        }
+        if let Some((sql, lanes)) = &self.lane_keys {
+            flight.ask(sql, vec![(lanes, Type::INT8_ARRAY)]);
+        }
+    }
+
+    pub fn read(&self, landed: &mut Landed) -> std::result::Result<Answers, Misread> {
+        let mut answers = Answers::default();
+        if self.by_id.is_some() {
+            read_jobs(landed, &mut answers)?;
+        }
+        if self.by_seq.is_some() {
+            read_jobs(landed, &mut answers)?;
+        }
+        if self.by_key.is_some() {
+            for row in landed.next() {
+                let job = rows::job(&row)?;
+                let key = String::from_utf8_lossy(row.get(AFTER_JOB)).into_owned();
+                answers.keys.push((key, job.seq));
+                answers.jobs.push(job);
+            }
+        }
+        if self.dependents.is_some() {
+            for row in landed.next() {
+                let job = rows::job(&row)?;
+                answers.ties.push((Seq(unsigned(row.get(AFTER_JOB))), job.seq));
+                answers.jobs.push(job);
+            }
+        }
+        if self.prerequisites.is_some() {
+            for row in landed.next() {
+                let job = rows::job(&row)?;
+                answers.ties.push((job.seq, Seq(unsigned(row.get(AFTER_JOB)))));
+                answers.jobs.push(job);
+            }
+        }
+        answers.ready = vec![Vec::new(); self.ready_lists];
+        if self.ready.is_some() {
+            for row in landed.next() {
+                let n = usize::try_from(row.get::<_, i64>(AFTER_JOB) - 1).unwrap_or(0);
+                if let Some(list) = answers.ready.get_mut(n) {
+                    list.push(rows::job(&row)?);
+                }
+            }
+        }
+        if self.lanes.is_some() {
+            let lanes = landed.next();
+            answers.lanes.extend(
+                lanes.iter().map(|row| (row.get::<_, String>(0), LaneId(unsigned(row.get(1))))),
+            );
+        }
+        if self.lane_keys.is_some() {
+            for row in landed.next() {
+                let key = parsed("lane", row.get(1))?;
+                answers.lane_keys.push((LaneId(unsigned(row.get(0))), key));
+            }
+        }
+        Ok(answers)
+    }
+}
+
+fn read_jobs(landed: &mut Landed, answers: &mut Answers) -> std::result::Result<(), Misread> {
+    for row in landed.next() {
+        answers.jobs.push(rows::job(&row)?);
+    }
+    Ok(())
+}

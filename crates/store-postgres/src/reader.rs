@@ -1,0 +1,334 @@
+//! The connections that read: questions of people, which never wait for a turn. One thread drives them all,
+//! so that they do not depend on the runtime of whoever asked first.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use runcue_core::{Event, Job, JobFilter, JobId, Seq, TaskSpec, Timestamp, Token};
+use runcue_store::overlay::{News, Reader};
+use runcue_store::{ListRequest, LogChunk, Page, Result, StoreError, WorkerInfo};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row};
+use uuid::Uuid;
+
+use crate::connection::Options;
+use crate::failure::{explain, unreadable};
+use crate::rows::{self, Misread, id_of, parsed, signed, stages, unsigned};
+use crate::watcher;
+
+/// Connections at the most.
+const SIZE: usize = 4;
+
+/// The reading connections and the one that listens.
+pub struct Readers {
+    options: Options,
+    durability: &'static str,
+    runtime: Handle,
+    stop: watch::Sender<bool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    slots: [tokio::sync::Mutex<Option<Arc<Client>>>; SIZE],
+    next: AtomicUsize,
+    listening: Mutex<bool>,
+}
+
+impl Readers {
+    /// Starts the thread that drives connections; they are opened when first needed.
+    pub fn start(options: Options, durability: &'static str) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, mut stopped) = watch::channel(false);
+        let thread = std::thread::Builder::new().name("runcue-reader".into()).spawn(move || {
+            let _ = runtime.block_on(stopped.wait_for(|stopped| *stopped));
+            runtime.shutdown_background();
+        })?;
+        Ok(Self {
+            options,
+            durability,
+            runtime: handle,
+            stop,
+            thread: Mutex::new(Some(thread)),
+            slots: Default::default(),
+            next: AtomicUsize::new(0),
+            listening: Mutex::new(false),
+        })
+    }
+
+    /// A connection. Several questions may be under way on one.
+    async fn client(&self) -> Result<Arc<Client>> {
+        let n = self.next.fetch_add(1, Ordering::Relaxed) % SIZE;
+        let mut slot = self.slots[n].lock().await;
+        if let Some(client) = slot.as_ref().filter(|client| !client.is_closed()) {
+            return Ok(client.clone());
+        }
+        if *self.stop.borrow() {
+            return Err(StoreError::Closed);
+        }
+        let options = self.options.clone();
+        let opened = self.runtime.spawn(async move {
+            let (client, connection) = options.connect().await?;
+            tokio::spawn(connection);
+            Ok::<_, StoreError>(Arc::new(client))
+        });
+        let client = opened.await.map_err(|_| StoreError::Closed)??;
+        *slot = Some(client.clone());
+        Ok(client)
+    }
+
+    async fn query(&self, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>> {
+        let sql = self.options.sql(sql);
+        let client = self.client().await?;
+        match client.query_typed(&sql, values).await {
+            // A question changes nothing, so it may be asked again when the connection has gone.
+            Err(error) if client.is_closed() && error.as_db_error().is_none() => {
+                let client = self.client().await?;
+                client.query_typed(&sql, values).await.map_err(|e| explain(&self.options, &e))
+            }
+            answer => answer.map_err(|error| explain(&self.options, &error)),
+        }
+    }
+
+    fn read<T>(
+        &self,
+        rows: &[Row],
+        read: impl Fn(&Row) -> std::result::Result<T, Misread>,
+    ) -> Result<Vec<T>> {
+        let all: std::result::Result<Vec<T>, Misread> = rows.iter().map(read).collect();
+        all.map_err(|why| unreadable(&self.options, "a stored value", why))
+    }
+
+    fn end(&self) {
+        self.stop.send_replace(true);
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.end();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A value of a filter.
+enum Given {
+    Text(String),
+    Ids(Vec<Uuid>),
+}
+
+/// A filter as SQL over the states of jobs (`state`) and `lane`.
+pub struct Clause {
+    source: &'static str,
+    sql: String,
+    given: Vec<Given>,
+    first: usize,
+}
+
+impl Clause {
+    /// A filter whose values begin with this number.
+    pub fn of(filter: &JobFilter, first: usize) -> Self {
+        let (mut live, mut done) = (false, false);
+        for state in &filter.states {
+            live |= !state.is_final();
+            done |= state.is_final();
+        }
+        let source = match (live, done) {
+            (true, false) => "runcue.live AS state",
+            (false, true) => "runcue.done AS state",
+            (false, false) => "runcue.job AS state",
+            (true, true) => {
+                "(SELECT seq, lane, stage FROM runcue.live UNION ALL SELECT seq, lane, stage FROM runcue.done) AS state"
+            }
+        };
+        let mut clause = Self { source, sql: String::new(), given: Vec::new(), first };
+        if !filter.states.is_empty() {
+            let numbers = filter.states.iter().flat_map(|state| stages(*state)).map(i16::to_string);
+            let list = numbers.collect::<Vec<_>>().join(", ");
+            clause.sql.push_str(&format!(" AND state.stage IN ({list})"));
+        }
+        clause.text("lane.queue =", filter.queue.as_ref().map(ToString::to_string));
+        clause.text("lane.grp =", filter.group.as_ref().map(ToString::to_string));
+        clause.text("lane.task =", filter.task.as_ref().map(ToString::to_string));
+        clause.text("lane.key::json ->> 'project' =", filter.project.clone());
+        clause.text("lane.key::jsonb -> 'labels' ?", filter.label.clone());
+        if !filter.ids.is_empty() {
+            let number = clause.first + clause.given.len();
+            clause.sql.push_str(&format!(
+                " AND state.seq IN (SELECT named.seq FROM runcue.job AS named WHERE named.id = ANY (${number}))"
+            ));
+            clause.given.push(Given::Ids(filter.ids.iter().map(|id| id_of(*id)).collect()));
+        }
+        clause
+    }
+
+    fn text(&mut self, sql: &str, value: Option<String>) {
+        if let Some(value) = value {
+            let number = self.first + self.given.len();
+            self.sql.push_str(&format!(" AND {sql} ${number}"));
+            self.given.push(Given::Text(value));
+        }
+    }
+
+    /// A statement that answers the places of jobs.
+    pub fn seqs(&self, condition: &str, tail: &str) -> String {
+        let (source, sql) = (self.source, &self.sql);
+        format!(
+            "SELECT state.seq FROM {source} JOIN runcue.lane ON lane.lane = state.lane WHERE {condition}{sql} {tail}"
+        )
+    }
+
+    /// The values, to follow the statement's own.
+    pub fn values(&self) -> impl Iterator<Item = (&(dyn ToSql + Sync), Type)> {
+        self.given.iter().map(|given| match given {
+            Given::Text(text) => (text as &(dyn ToSql + Sync), Type::TEXT),
+            Given::Ids(ids) => (ids as &(dyn ToSql + Sync), Type::UUID_ARRAY),
+        })
+    }
+}
+
+#[async_trait]
+impl Reader for Readers {
+    async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<Job>>> {
+        let wanted: Vec<Uuid> = ids.iter().map(|id| id_of(*id)).collect();
+        let sql = "SELECT {job} FROM unnest($1::uuid[]) AS wanted (id) JOIN runcue.job ON job.id = wanted.id {states}";
+        let rows = self.query(sql, &[(&wanted, Type::UUID_ARRAY)]).await?;
+        let jobs = self.read(&rows, rows::job)?;
+        let mut found: std::collections::HashMap<JobId, Job> =
+            jobs.into_iter().map(|job| (job.id(), job)).collect();
+        let mut answers = Vec::with_capacity(ids.len());
+        for (n, id) in ids.iter().enumerate() {
+            let again = ids[n + 1..].len() < 64 && ids[n + 1..].contains(id);
+            answers.push(if again { found.get(id).cloned() } else { found.remove(id) });
+        }
+        Ok(answers)
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<Page<Job>> {
+        let before = request.before.map_or(i64::MAX, |seq| signed(seq.0));
+        let limit = i64::try_from(request.limit).unwrap_or(i64::MAX - 1) + 1;
+        let clause = Clause::of(&request.filter, 3);
+        let found = clause.seqs("state.seq < $1", "ORDER BY state.seq DESC LIMIT $2");
+        let sql = format!(
+            "SELECT {{job}} FROM ({found}) AS found JOIN runcue.job ON job.seq = found.seq {{states}} \
+             ORDER BY job.seq DESC"
+        );
+        let mut values: Vec<(&(dyn ToSql + Sync), Type)> =
+            vec![(&before, Type::INT8), (&limit, Type::INT8)];
+        values.extend(clause.values());
+        let rows = self.query(&sql, &values).await?;
+        let mut jobs = self.read(&rows, rows::job)?;
+        let more = jobs.len() > request.limit;
+        jobs.truncate(request.limit);
+        let next: Option<Seq> = jobs.last().map(|job| job.seq).filter(|_| more);
+        Ok(Page { rows: jobs, next })
+    }
+
+    async fn tasks(&self) -> Result<Vec<TaskSpec>> {
+        let rows = self.query("SELECT spec FROM runcue.task ORDER BY name", &[]).await?;
+        self.read(&rows, |row| parsed("task", row.get(0)))
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerInfo>> {
+        let sql = "SELECT spec, started_at, seen_at, (SELECT count(*) FROM runcue.live WHERE live.stage > 2 \
+                   AND live.worker = worker.id) FROM runcue.worker ORDER BY id";
+        let rows = self.query(sql, &[]).await?;
+        self.read(&rows, |row| {
+            Ok(WorkerInfo {
+                spec: parsed("worker", row.get(0))?,
+                started_at: Timestamp::from_micros(row.get(1)),
+                seen_at: Timestamp::from_micros(row.get(2)),
+                held: unsigned(row.get(3)),
+            })
+        })
+    }
+
+    async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>> {
+        let mut found: Vec<Event> = Vec::new();
+        let mut from = after;
+        while found.len() < limit {
+            let sql =
+                "SELECT first, at, body FROM runcue.event WHERE last > $1 ORDER BY last LIMIT 64";
+            let rows = self.query(sql, &[(&signed(from), Type::INT8)]).await?;
+            for run in self.read(&rows, read_run)? {
+                from = run.last().map_or(from, |event| event.seq);
+                found.extend(run.into_iter().filter(|event| event.seq > after));
+            }
+            if rows.len() < 64 {
+                break;
+            }
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn last_event(&self) -> Result<u64> {
+        let sql = "SELECT event FROM runcue.turn ORDER BY revision DESC LIMIT 1";
+        let rows = self.query(sql, &[]).await?;
+        Ok(rows.first().map_or(0, |row| unsigned(row.get(0))))
+    }
+
+    async fn logs(&self, id: JobId, after: u64) -> Result<Vec<LogChunk>> {
+        let sql = "SELECT n, attempt, token, stream, at, text FROM runcue.log \
+                   WHERE seq = (SELECT seq FROM runcue.job WHERE job.id = $1) AND n > $2 ORDER BY n";
+        let values: &[(&(dyn ToSql + Sync), Type)] =
+            &[(&id_of(id), Type::UUID), (&signed(after), Type::INT8)];
+        let rows = self.query(sql, values).await?;
+        self.read(&rows, |row| {
+            Ok(LogChunk {
+                n: unsigned(row.get(0)),
+                job: id,
+                attempt: u32::try_from(row.get::<_, i32>(1)).unwrap_or(0),
+                token: Token(unsigned(row.get(2))),
+                stream: parsed("stream", row.get(3))?,
+                at: Timestamp::from_micros(row.get(4)),
+                text: row.get(5),
+            })
+        })
+    }
+
+    async fn relatives(&self, id: JobId) -> Result<Option<(Vec<JobId>, Vec<JobId>)>> {
+        let sql = "SELECT 0, id, seq FROM runcue.job WHERE job.id = $1 UNION ALL \
+                   SELECT 1, before.id, before.seq FROM runcue.job JOIN runcue.tie ON tie.dependent = job.seq \
+                   JOIN runcue.job AS before ON before.seq = tie.prerequisite WHERE job.id = $1 UNION ALL \
+                   SELECT 2, behind.id, behind.seq FROM runcue.job JOIN runcue.tie ON tie.prerequisite = job.seq \
+                   JOIN runcue.job AS behind ON behind.seq = tie.dependent WHERE job.id = $1 ORDER BY 1, 3";
+        let rows = self.query(sql, &[(&id_of(id), Type::UUID)]).await?;
+        let of = |kind: i32| -> Vec<JobId> {
+            let those = rows.iter().filter(|row| row.get::<_, i32>(0) == kind);
+            those.map(|row| JobId::from_u128(row.get::<_, Uuid>(1).as_u128())).collect()
+        };
+        Ok((!of(0).is_empty()).then(|| (of(1), of(2))))
+    }
+
+    fn listen(&self, news: &News) {
+        let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut *listening, true) {
+            let watch = watcher::watch(self.options.clone(), news.clone(), self.stop.subscribe());
+            self.runtime.spawn(watch);
+        }
+    }
+
+    fn durability(&self) -> &'static str {
+        self.durability
+    }
+
+    async fn close(&self) {
+        self.end();
+    }
+}
+
+/// A run of events from its row.
+fn read_run(row: &Row) -> std::result::Result<Vec<Event>, Misread> {
+    let (first, at) = (unsigned(row.get(0)), Timestamp::from_micros(row.get(1)));
+    let mut run: Vec<Event> = parsed("events", row.get(2))?;
+    for (seq, event) in (first..).zip(&mut run) {
+        event.seq = seq;
+        event.at = if event.at == Timestamp::ZERO { at } else { event.at };
+    }
+    Ok(run)
+}
