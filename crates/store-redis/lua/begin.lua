@@ -17,7 +17,9 @@ end
 -- waits comes again within a millisecond; if it does not, it is gone.
 local holder, waits = call('GET', prefix .. 'turn'), call('GET', prefix .. 'next')
 if holder and holder ~= ARGV[2] then
-    call('SET', prefix .. 'next', ARGV[2], 'NX', 'PX', 10)
+    if not waits or waits == ARGV[2] then
+        call('SET', prefix .. 'next', ARGV[2], 'PX', 50)
+    end
     return {'busy'}
 end
 if waits then

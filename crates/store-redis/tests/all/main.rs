@@ -6,6 +6,7 @@
 mod crashes;
 mod lost_replies;
 mod refusals;
+mod turns;
 
 use std::sync::{Arc, Mutex};
 
