@@ -17,7 +17,7 @@ struct Program {
     used_for: &'static str,
 }
 
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 8] = [
     Program { name: "cc", package: "build-essential", used_for: "building SQLite" },
     Program {
         name: "sqlite3",
@@ -35,6 +35,11 @@ const PROGRAMS: [Program; 7] = [
         name: "redis-server",
         package: "redis-server",
         used_for: "tests of the Redis store, which start servers of their own",
+    },
+    Program {
+        name: "openssl",
+        package: "openssl",
+        used_for: "tests of encrypted connections, which make certificates of their own",
     },
     Program {
         name: "flock",

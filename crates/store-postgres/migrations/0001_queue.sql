@@ -34,7 +34,7 @@ INSERT INTO runcue.turn VALUES
 
 -- What the board is made of, one row per thing and revision: 1 groups (the jobs without one under the empty
 -- name), 2 queues, 3 services, 4 jobs held in a lane that uses services, 5 schedules (of those that are gone an
--- empty body).
+-- empty body), 6 when lanes or groups last went.
 CREATE TABLE runcue.board (
     kind     smallint NOT NULL,
     name     text     NOT NULL,
@@ -291,7 +291,7 @@ CREATE FUNCTION runcue.write_turn(
     p_follows bigint, p_commit uuid, p_numbers bigint[], p_last_served_group text,
     t_lane bigint[], t_rank bigint[], t_seq bigint[],
     b_kind smallint[], b_name text[], b_body text[],
-    dropped_keys bigint[], k_key bytea[], k_seq bigint[],
+    dropped_keys bigint[], dropped_lanes bigint[], dropped_groups text[], k_key bytea[], k_seq bigint[],
     tie_prerequisite bigint[], tie_dependent bigint[],
     lane_lane bigint[], lane_key text[], lane_queue text[], lane_grp text[], lane_task text[],
     u_at bigint[], u_uses integer[], u_body text[], prune_usage bigint,
@@ -305,6 +305,13 @@ CREATE FUNCTION runcue.write_turn(
 DECLARE
     mine bigint := p_follows + 1;
 BEGIN
+    IF cardinality(dropped_lanes) > 0 THEN
+        DELETE FROM runcue.lane WHERE lane = ANY (dropped_lanes);
+        DELETE FROM runcue.board WHERE kind = 4 AND name = ANY (dropped_lanes::text[]);
+    END IF;
+    IF cardinality(dropped_groups) > 0 THEN
+        DELETE FROM runcue.board WHERE kind = 1 AND name = ANY (dropped_groups);
+    END IF;
     IF cardinality(b_kind) > 0 THEN
         DELETE FROM runcue.board USING (
             SELECT given.kind, given.name, (SELECT max(old.revision) FROM runcue.board AS old

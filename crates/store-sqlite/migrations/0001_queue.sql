@@ -116,7 +116,8 @@ CREATE TABLE service (
 -- Uses of services, one row per instant of a transaction: [[service, key, units], …]. The view `usage` has
 -- one row each.
 CREATE TABLE usage_run (
-    id   INTEGER PRIMARY KEY,
+    -- never used again, so that others can tell what they have not seen from what they have
+    id   INTEGER PRIMARY KEY AUTOINCREMENT,
     at   INTEGER NOT NULL,
     body TEXT    NOT NULL
 ) STRICT;

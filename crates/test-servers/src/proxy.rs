@@ -30,10 +30,23 @@ struct Shared {
     moved: Condvar,
 }
 
+/// A fault that is to happen.
+#[derive(Debug)]
+struct Armed {
+    /// Bytes by which a request is known.
+    marker: Vec<u8>,
+    fault: Fault,
+    /// How many such requests pass before.
+    skip: usize,
+    /// How many more times it happens.
+    times: usize,
+    /// Everything is refused from then on.
+    then_refuse: bool,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes by which a request is known, what to do, and how many more times.
-    armed: Option<(Vec<u8>, Fault, usize)>,
+    armed: Option<Armed>,
     /// Faults that have happened.
     faults: usize,
     /// Nothing is passed on, and no connection is ended: the network is parted.
@@ -70,7 +83,20 @@ impl Proxy {
 
     /// The next so many requests with these bytes in them suffer a fault.
     pub fn arm(&self, bytes: &[u8], fault: Fault, times: usize) {
-        self.shared.lock().armed = Some((bytes.to_vec(), fault, times));
+        self.shared.lock().armed =
+            Some(Armed { marker: bytes.to_vec(), fault, skip: 0, times, then_refuse: false });
+    }
+
+    /// The nth request from now on with these bytes in it suffers a fault, counted from zero. With
+    /// `then_refuse` the server is out of reach from then on, until [`Proxy::heal`].
+    pub fn arm_nth(&self, bytes: &[u8], fault: Fault, nth: usize, then_refuse: bool) {
+        self.shared.lock().armed =
+            Some(Armed { marker: bytes.to_vec(), fault, skip: nth, times: 1, then_refuse });
+    }
+
+    /// Nothing more is to happen.
+    pub fn disarm(&self) {
+        self.shared.lock().armed = None;
     }
 
     /// How many faults there have been.
@@ -223,18 +249,29 @@ impl Shared {
     /// What is to happen to bytes that come after a tail of earlier ones.
     fn fault_of(&self, tail: &mut Vec<u8>, bytes: &[u8]) -> Option<Fault> {
         let mut state = self.lock();
-        let (marker, fault, times) = state.armed.as_mut()?;
+        let armed = state.armed.as_mut()?;
         tail.extend_from_slice(bytes);
-        let found = tail.windows(marker.len()).any(|window| window == marker);
-        let keep = if found { 0 } else { marker.len().saturating_sub(1) };
-        tail.drain(..tail.len().saturating_sub(keep));
-        if !found {
-            return None;
+        let mut found = None;
+        let mut from = 0;
+        let marker = armed.marker.clone();
+        while let Some(at) = tail[from..].windows(marker.len()).position(|window| window == marker)
+        {
+            from += at + marker.len();
+            if armed.skip > 0 {
+                armed.skip -= 1;
+                continue;
+            }
+            found = Some(armed.fault);
+            break;
         }
-        let fault = *fault;
-        *times -= 1;
-        if *times == 0 {
+        let keep = (tail.len() - from).min(marker.len().saturating_sub(1));
+        tail.drain(..tail.len() - keep);
+        let fault = found?;
+        armed.times -= 1;
+        if armed.times == 0 {
+            let then_refuse = armed.then_refuse;
             state.armed = None;
+            state.refusing |= then_refuse;
         }
         Some(fault)
     }

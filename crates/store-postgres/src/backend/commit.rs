@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::PostgresBackend;
 use super::flight::{Flight, Value};
-use super::opening::{GROUP, HELD, QUEUE, SCHEDULE, SERVICE, ServiceBody};
+use super::opening::{DROPPED, GROUP, HELD, QUEUE, SCHEDULE, SERVICE, ServiceBody};
 use crate::failure::{is_behind, is_known_id};
 use crate::rows::{flags, id_of, outcome, rank_of, signed, small, stage, text};
 
@@ -312,6 +312,8 @@ struct Rest {
     touched: (Vec<i64>, Vec<Option<i64>>, Vec<Option<i64>>),
     board: (Vec<i16>, Vec<String>, Vec<String>),
     dropped_keys: Vec<i64>,
+    dropped_lanes: Vec<i64>,
+    dropped_groups: Vec<String>,
     keys: (Vec<Vec<u8>>, Vec<i64>),
     ties: (Vec<i64>, Vec<i64>),
     lanes: LaneColumns,
@@ -356,6 +358,12 @@ impl Rest {
             follows: signed(writes.follows),
             commit: Uuid::from_u128(writes.id.map_or(0, |id| id.0)),
             dropped_keys: writes.dropped_keys.iter().map(|seq| signed(seq.0)).collect(),
+            dropped_lanes: writes.dropped_lanes.keys().map(|lane| signed(lane.0)).collect(),
+            dropped_groups: writes
+                .dropped_groups
+                .iter()
+                .map(|name| name.as_ref().map(GroupName::to_string).unwrap_or_default())
+                .collect(),
             ties: writes.ties.iter().map(|(p, d)| (signed(p.0), signed(d.0))).unzip(),
             prune_usage: writes.prune_usage.map(Timestamp::as_micros),
             prune_events: writes
@@ -426,6 +434,9 @@ impl Rest {
         }
         for (name, schedule) in &writes.schedules {
             put(SCHEDULE, name.as_str(), schedule.as_ref().map(text).unwrap_or_default());
+        }
+        if !writes.dropped_lanes.is_empty() || !writes.dropped_groups.is_empty() {
+            put(DROPPED, "", String::new());
         }
         for (lane, count) in &writes.held {
             put(HELD, &lane.0.to_string(), count.to_string());
@@ -510,6 +521,8 @@ impl Rest {
             (&self.board.1, Type::TEXT_ARRAY),
             (&self.board.2, Type::TEXT_ARRAY),
             (&self.dropped_keys, Type::INT8_ARRAY),
+            (&self.dropped_lanes, Type::INT8_ARRAY),
+            (&self.dropped_groups, Type::TEXT_ARRAY),
             (&self.keys.0, Type::BYTEA_ARRAY),
             (&self.keys.1, Type::INT8_ARRAY),
             (&self.ties.0, Type::INT8_ARRAY),

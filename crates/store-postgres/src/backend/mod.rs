@@ -8,7 +8,7 @@ mod opening;
 mod questions;
 mod search;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,6 +193,24 @@ impl Backend for PostgresBackend {
 
     fn ahead(&mut self, lane: LaneId, place: Rank) -> Result<u64> {
         self.count_ahead(lane, place)
+    }
+
+    fn idle_lanes(
+        &mut self,
+        going: &BTreeMap<LaneId, u64>,
+        limit: usize,
+    ) -> Result<Vec<(LaneId, String)>> {
+        let sql = "SELECT lane.lane, lane.key FROM runcue.lane \
+            LEFT JOIN (SELECT lane, count(*) AS jobs FROM runcue.job GROUP BY lane) AS used USING (lane) \
+            LEFT JOIN unnest($1::bigint[], $2::bigint[]) AS going (lane, jobs) USING (lane) \
+            WHERE coalesce(used.jobs, 0) = coalesce(going.jobs, 0) LIMIT $3";
+        let lanes: Vec<i64> = going.keys().map(|lane| signed(lane.0)).collect();
+        let counts: Vec<i64> = going.values().copied().map(signed).collect();
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+            [(&lanes, Type::INT8_ARRAY), (&counts, Type::INT8_ARRAY), (&limit, Type::INT8)];
+        let rows = self.query(sql, &values)?;
+        Ok(rows.iter().map(|row| (LaneId(unsigned(row.get(0))), row.get(1))).collect())
     }
 
     fn live_workers(&mut self, since: Timestamp) -> Result<Vec<WorkerSpec>> {

@@ -21,6 +21,7 @@ pub const QUEUE: i16 = 2;
 pub const SERVICE: i16 = 3;
 pub const HELD: i16 = 4;
 pub const SCHEDULE: i16 = 5;
+pub const DROPPED: i16 = 6;
 
 /// A service's row on the board.
 #[derive(Serialize, Deserialize)]
@@ -107,8 +108,8 @@ impl PostgresBackend {
         let counted = now.unwrap_or(server_now);
         let changed = if whole {
             Some(self.with_usage(board, lanes, counted, Duration::ZERO)?)
-        } else if !remembered {
-            // Too far behind: which lanes were touched since is not known any more.
+        } else if !remembered || board.iter().any(|row| row.get::<_, i16>(0) == DROPPED) {
+            // Too far behind: which lanes were touched since is not known any more. Or lanes have gone.
             Some(self.read_whole(counted, Duration::ZERO)?)
         } else if revision == unsigned(known) {
             None
@@ -191,6 +192,7 @@ fn changed(board: &[Row], lanes: &[Row], usage: &[Row]) -> std::result::Result<C
                 let schedule = (!body.is_empty()).then(|| parsed::<ScheduleInfo>("schedule", body));
                 changed.schedules.push((name::<ScheduleName>(key)?, schedule.transpose()?));
             }
+            DROPPED => {}
             other => return Err(format!("kind {other} on the board")),
         }
     }

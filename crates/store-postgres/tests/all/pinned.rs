@@ -106,5 +106,4 @@ async fn a_transaction_that_somebody_holds_open_makes_nothing_slower() {
     assert!(pinned.pages < free.pages * 1.5, "{told}");
     assert!(pinned.entries < free.entries * 1.5, "{told}");
     assert!(pinned.bytes < free.bytes * 2.0, "{told}");
-    println!("{told}");
 }

@@ -32,6 +32,7 @@ struct Turn {
     groups: BTreeSet<Option<GroupName>>,
     queues: BTreeSet<QueueName>,
     schedules: BTreeMap<ScheduleName, Option<ScheduleInfo>>,
+    dropped: bool,
     services: BTreeSet<ServiceName>,
     usage: Vec<UsageRow>,
 }
@@ -85,7 +86,8 @@ impl Rows {
     }
 
     fn changed(&self, since: u64) -> Changed {
-        if since == 0 {
+        let turns = &self.turns[usize::try_from(since.max(1)).unwrap() - 1..];
+        if since == 0 || turns.iter().any(|turn| turn.dropped) {
             let lanes = self.lanes.iter().filter(|(lane, _)| !self.ready(**lane).is_empty());
             let touched = |(lane, (key, _)): (&LaneId, &(LaneKey, String))| TouchedLane {
                 lane: *lane,
@@ -104,7 +106,7 @@ impl Rows {
             };
         }
         let mut all = Turn::default();
-        for turn in &self.turns[usize::try_from(since).unwrap() - 1..] {
+        for turn in turns {
             for (lane, from) in &turn.touched {
                 let known = all.touched.entry(*lane).or_default();
                 *known = (*known).into_iter().chain(*from).min();
@@ -224,6 +226,13 @@ impl Rows {
         for (lane, row) in &writes.lanes {
             assert!(self.lanes.insert(*lane, row.clone()).is_none());
         }
+        for lane in writes.dropped_lanes.keys() {
+            assert!(self.jobs.values().all(|job| job.lane != *lane), "its jobs are gone");
+            assert!(self.lanes.remove(lane).is_some());
+        }
+        for name in &writes.dropped_groups {
+            self.groups.remove(name);
+        }
         self.held.extend(writes.held.clone());
         self.groups.extend(writes.groups.clone());
         self.queues.extend(writes.queues.clone());
@@ -268,6 +277,7 @@ impl Rows {
             groups: writes.groups.keys().cloned().collect(),
             queues: writes.queues.keys().cloned().collect(),
             schedules: writes.schedules.clone(),
+            dropped: !writes.dropped_lanes.is_empty() || !writes.dropped_groups.is_empty(),
             services: writes.services.keys().cloned().collect(),
             usage: writes.usage.clone(),
         });
@@ -378,6 +388,20 @@ impl Backend for Maps {
     fn ahead(&mut self, lane: LaneId, place: Rank) -> Result<u64> {
         let rows = self.server.rows.lock().unwrap();
         Ok(rows.ready(lane).iter().filter(|job| Rank::of(job) < place).count() as u64)
+    }
+
+    fn idle_lanes(
+        &mut self,
+        going: &BTreeMap<LaneId, u64>,
+        limit: usize,
+    ) -> Result<Vec<(LaneId, String)>> {
+        let rows = self.server.rows.lock().unwrap();
+        let idle = |lane: &LaneId| {
+            let jobs = rows.jobs.values().filter(|job| job.lane == *lane).count() as u64;
+            jobs == going.get(lane).copied().unwrap_or(0)
+        };
+        let lanes = rows.lanes.iter().filter(|(lane, _)| idle(lane));
+        Ok(lanes.take(limit).map(|(lane, (_, canonical))| (*lane, canonical.clone())).collect())
     }
 
     fn live_workers(&mut self, since: Timestamp) -> Result<Vec<WorkerSpec>> {

@@ -137,6 +137,8 @@ impl<B: Backend> Overlay<B> {
             self.ready.clear();
             self.queues.clear();
             self.schedules.clear();
+            self.lanes.clear();
+            self.lane_keys.clear();
         }
         if let Some(changed) = changed {
             self.numbers = numbers;
@@ -264,11 +266,46 @@ impl<B: Backend> Overlay<B> {
         })
     }
 
+    /// Lanes and groups without jobs go.
+    pub(super) fn drop_idle(&mut self, limit: usize) -> Result<bool> {
+        let (mut going, mut coming) = (BTreeMap::new(), HashSet::new());
+        for write in self.writes.jobs.values() {
+            match write {
+                JobWrite::Delete { job } => *going.entry(job.lane).or_default() += 1,
+                JobWrite::Insert(job) => drop(coming.insert(job.lane)),
+                JobWrite::Change { .. } => {}
+            }
+        }
+        let mut lanes = self.backend.idle_lanes(&going, limit)?;
+        lanes.retain(|(lane, _)| !coming.contains(lane));
+        // No use of a service counts at the end of time: groups alone are asked for.
+        let mut groups = self.whole_with_writes(Timestamp::MAX)?.groups;
+        groups.retain(|group| !group.paused && group.counts.total() == 0);
+        let any = !lanes.is_empty() || !groups.is_empty();
+        for (lane, canonical) in lanes {
+            self.lanes.remove(&canonical);
+            self.lane_keys.remove(&lane);
+            self.ready.remove(&lane);
+            self.held.remove(&lane);
+            self.writes.touched.remove(&lane);
+            self.writes.held.remove(&lane);
+            self.writes.dropped_lanes.insert(lane, canonical);
+        }
+        for group in groups {
+            self.writes.groups.remove(&group.name);
+            self.writes.dropped_groups.insert(group.name);
+        }
+        Ok(any)
+    }
+
     fn whole_with_writes(&mut self, now: Timestamp) -> Result<Changed> {
         let longest = self.writes.services.values().map(|row| row.spec.memory()).max();
         let mut changed = self.backend.whole(now, longest.unwrap_or_default())?;
         let writes = &self.writes;
-        changed.groups.retain(|group| !writes.groups.contains_key(&group.name));
+        changed.groups.retain(|group| {
+            let (changed, dropped) = (&writes.groups, &writes.dropped_groups);
+            !changed.contains_key(&group.name) && !dropped.contains(&group.name)
+        });
         changed.groups.extend(writes.groups.values().cloned());
         changed.queues.retain(|queue| !writes.queues.contains_key(&queue.name));
         changed.queues.extend(writes.queues.values().cloned());

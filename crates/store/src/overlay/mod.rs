@@ -28,6 +28,7 @@ mod window;
 mod write_set;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use runcue_core::{
@@ -158,7 +159,8 @@ pub struct Opening {
 /// What has changed since a revision.
 #[derive(Clone, Debug, Default)]
 pub struct Changed {
-    /// This is everything, not only what has changed: the daemon knew nothing, or is too far behind.
+    /// This is everything, not only what has changed: the daemon knew nothing, is too far behind, or lanes and
+    /// groups have gone since ([`WriteSet::dropped_lanes`], [`WriteSet::dropped_groups`]).
     pub whole: bool,
     /// Groups.
     pub groups: Vec<GroupInfo>,
@@ -344,6 +346,14 @@ pub trait Backend: Send + 'static {
 
     /// How many ready jobs of a lane stand before a place.
     fn ahead(&mut self, lane: LaneId, place: Rank) -> Result<u64>;
+
+    /// Lanes that no job belongs to, with their canonical text, at most so many; `going` says how many jobs of
+    /// which lanes the turn deletes.
+    fn idle_lanes(
+        &mut self,
+        going: &BTreeMap<LaneId, u64>,
+        limit: usize,
+    ) -> Result<Vec<(LaneId, String)>>;
 
     /// Worker instances last heard of at an instant or later.
     fn live_workers(&mut self, since: Timestamp) -> Result<Vec<WorkerSpec>>;

@@ -360,9 +360,7 @@ impl<B: Backend> Tables for Overlay<B> {
     }
 
     fn prune_lanes(&mut self, limit: usize) -> Result<bool> {
-        // On a server lanes stay: other daemons may be about to use one.
-        let _ = limit;
-        Ok(false)
+        self.drop_idle(limit)
     }
 
     fn put_group(&mut self, group: &GroupInfo) -> Result<()> {

@@ -55,6 +55,10 @@ pub struct WriteSet {
     /// Jobs that were there before and give their idempotency key up. They come before the inserts, which may
     /// take the key over.
     pub dropped_keys: BTreeSet<Seq>,
+    /// Lanes that go, with their canonical text. Whoever knew them must read everything at its next turn.
+    pub dropped_lanes: BTreeMap<LaneId, String>,
+    /// Groups that go; the same holds.
+    pub dropped_groups: BTreeSet<Option<GroupName>>,
     /// New ties: (prerequisite, dependent). Some may be there already.
     pub ties: BTreeSet<(Seq, Seq)>,
     /// New lanes with their canonical text.

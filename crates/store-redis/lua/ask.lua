@@ -1,0 +1,63 @@
+-- Reads rows that are asked for together. Changes nothing.
+-- KEYS: meta. ARGV: packed {ids, seqs, keys, ready, dependents, prerequisites, lanes, lane keys}, where ready
+-- is a list of {key, lowest score, limit}.
+-- Answers {seqs, specs, lives, whether others wait, seqs of ids, seqs of keys, ready lists, dependents,
+-- prerequisites, lanes, lane keys}; the first four belong together.
+
+local call = redis.call
+local prefix = string.sub(KEYS[1], 1, -5)
+local asked = cmsgpack.unpack(ARGV[1])
+
+local function fields(key, names)
+    if #names == 0 then
+        return {}
+    end
+    return call('HMGET', prefix .. key, unpack(names))
+end
+
+local seqs, have = {}, {}
+local function want(list)
+    for i = 1, #list do
+        local seq = list[i]
+        if seq and not have[seq] then
+            have[seq] = true
+            seqs[#seqs + 1] = seq
+        end
+    end
+end
+
+local ids = fields('id', asked[1])
+want(ids)
+want(asked[2])
+local keys = fields('key', asked[3])
+want(keys)
+local ready = {}
+for i, question in ipairs(asked[4]) do
+    ready[i] = call('ZRANGEBYSCORE', prefix .. question[1], question[2], '+inf', 'LIMIT', 0, question[3])
+    want(ready[i])
+end
+local function others(key, list)
+    local found = {}
+    for i = 1, #list do
+        found[i] = call('SMEMBERS', prefix .. key .. list[i])
+        want(found[i])
+    end
+    return found
+end
+local dependents = others('behind:', asked[5])
+local prerequisites = others('before:', asked[6])
+
+local specs, lives, tied = {}, {}, {}
+for i = 1, #seqs, 1000 do
+    local last = math.min(i + 999, #seqs)
+    local spec = call('HMGET', prefix .. 'spec', unpack(seqs, i, last))
+    local life = call('HMGET', prefix .. 'life', unpack(seqs, i, last))
+    local waits = call('SMISMEMBER', prefix .. 'tied', unpack(seqs, i, last))
+    for n = 1, #spec do
+        specs[i + n - 1], lives[i + n - 1], tied[i + n - 1] = spec[n], life[n], waits[n]
+    end
+end
+return {
+    seqs, specs, lives, tied, ids, keys, ready, dependents, prerequisites,
+    fields('lanes', asked[7]), fields('lane', asked[8]),
+}

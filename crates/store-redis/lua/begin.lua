@@ -1,0 +1,49 @@
+-- Takes the turn if it is free, and says what has happened since a revision.
+-- KEYS: meta. ARGV: schema, the turn's own word, how long it lasts at the most in ms, the known revision, how
+-- many revisions behind is too far.
+-- Answers {'newer', schema}, {'pending', commit}, {'busy'} or {'ok', revision, seconds, µs, numbers, changes},
+-- where changes is nothing if there are none, 'whole' if they cannot be told, or a list of them.
+
+local call = redis.call
+local prefix = string.sub(KEYS[1], 1, -5)
+local meta = call('HMGET', KEYS[1], 'schema', 'revision', 'numbers', 'pending')
+if meta[1] and tonumber(meta[1]) > tonumber(ARGV[1]) then
+    return {'newer', meta[1]}
+end
+if meta[4] then
+    return {'pending', meta[4]}
+end
+-- Whoever waits is next: a daemon that has just had a turn does not take another one before them. One that
+-- waits comes again within a millisecond; if it does not, it is gone.
+local holder, waits = call('GET', prefix .. 'turn'), call('GET', prefix .. 'next')
+if holder and holder ~= ARGV[2] then
+    if not waits or waits == ARGV[2] then
+        call('SET', prefix .. 'next', ARGV[2], 'PX', 50)
+    end
+    return {'busy'}
+end
+if waits then
+    if waits ~= ARGV[2] then
+        return {'busy'}
+    end
+    call('DEL', prefix .. 'next')
+end
+call('SET', prefix .. 'turn', ARGV[2], 'PX', ARGV[3])
+
+local revision, known = tonumber(meta[2] or '1'), tonumber(ARGV[4])
+local changes = false
+if known == 0 or known > revision or revision - known > tonumber(ARGV[5]) then
+    changes = 'whole'
+elseif known < revision then
+    local entries = call('XRANGE', prefix .. 'changes', '(' .. ARGV[4], '+')
+    changes = {}
+    for i = 1, #entries do
+        changes[i] = entries[i][2][2]
+    end
+    -- Some of them may be too old to be kept.
+    if #changes ~= revision - known then
+        changes = 'whole'
+    end
+end
+local time = call('TIME')
+return {'ok', meta[2] or '1', time[1], time[2], meta[3], changes}

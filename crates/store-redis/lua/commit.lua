@@ -1,0 +1,51 @@
+-- Writes all that came of a turn, or nothing.
+-- KEYS: meta. ARGV: schema, the revision it follows, the turn's word or nothing, the daemon, the commit's id,
+-- numbers, what others must know, '1' if they are to be woken, '1' if more is staged, ids of new jobs,
+-- changes to carry out. The last two are packed.
+-- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', seconds, µs}.
+
+local meta = call('HMGET', KEYS[1], 'schema', 'revision', 'pending')
+if meta[1] and tonumber(meta[1]) > tonumber(ARGV[1]) then
+    return {'newer', meta[1]}
+end
+if meta[3] or (meta[2] or '1') ~= ARGV[2] then
+    return {'behind'}
+end
+-- In a turn it must still be ours; without one it must be nobody's.
+local holder = call('GET', prefix .. 'turn')
+if (holder or '') ~= ARGV[3] then
+    return {'behind'}
+end
+local ids = cmsgpack.unpack(ARGV[10])
+local known = {'known'}
+for i = 1, #ids, 1000 do
+    local part = call('HMGET', prefix .. 'id', unpack(ids, i, math.min(i + 999, #ids)))
+    for n = 1, #part do
+        if part[n] then
+            known[#known + 1] = ids[i + n - 1]
+        end
+    end
+end
+if #known > 1 then
+    return known
+end
+
+-- The first write is one that a server without memory refuses: either nothing is written, or everything.
+local revision = string.format('%d', tonumber(ARGV[2]) + 1)
+call('HSET', KEYS[1], 'revision', revision, 'numbers', ARGV[6])
+call('SET', prefix .. 'commit:' .. ARGV[4], ARGV[5], 'EX', 604800)
+call('XADD', prefix .. 'changes', 'MAXLEN', '~', 500, revision .. '-0', 'c', ARGV[7])
+if ARGV[9] == '1' then
+    call('HSET', KEYS[1], 'pending', ARGV[5])
+    call('PERSIST', prefix .. 'staged:' .. ARGV[5])
+end
+carry_out(cmsgpack.unpack(ARGV[11]))
+if holder then
+    call('DEL', prefix .. 'turn')
+end
+if ARGV[8] == '1' then
+    -- Whoever may not publish is still heard of by those who poll.
+    redis.pcall('PUBLISH', prefix .. 'news', revision)
+end
+local time = call('TIME')
+return {'done', time[1], time[2]}

@@ -1,0 +1,605 @@
+//! The server as the overlay sees it: turns, questions and commits over one connection.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use runcue_core::{LaneId, Seq, Timestamp, WorkerId};
+use runcue_store::overlay::{
+    Answers, Backend, Changed, CommitId, Committed, Find, Numbers, Opening, PrunedEvents,
+    Questions, Rank, Timed, TouchedLane, WriteSet,
+};
+use runcue_store::tables::{InboxRow, ServiceRow, UsageRow};
+use runcue_store::{Result, StoreError, WorkerSpec};
+
+use crate::commit::{self, EventsFrom, Pruned};
+use crate::connection::{Batch, Link, Options};
+use crate::delta::{self, Deltas};
+use crate::find::{self, Lanes, rows_of};
+use crate::keys::{self, place, score};
+use crate::migrate::SCHEMA;
+use crate::rows::{self, StoredService, UsedAt};
+use crate::script::Script;
+use crate::value::{entry, item, items, number, pairs, parse, some, text};
+use crate::{check, migrate, pack, questions};
+
+/// How long a turn lasts at the most. Whoever is frozen in theirs holds the others up no longer than this.
+const TURN: &str = "2000";
+/// How many revisions behind is so far that everything is read.
+const BEHIND: &str = "400";
+/// Between two looks whether the turn is free: at first, and at the most.
+const LOOKS: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(800));
+/// A turn that is not free for this long is trouble.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A commit larger than this is carried out in parts, so that the server is not busy with it for long.
+const LARGE: usize = 512 * 1024;
+/// The size of a part.
+const PART: usize = 128 * 1024;
+/// Entries of a stream in one question.
+const ENTRIES: &[u8] = b"500";
+
+/// A server that holds a queue.
+#[derive(Debug)]
+pub struct RedisBackend {
+    options: Options,
+    link: Option<Link>,
+    /// Names this daemon among all.
+    daemon: String,
+    /// The word that stands for this connection in its turns.
+    word: String,
+    connections: u64,
+    lanes: Lanes,
+    /// Which start of which server it was.
+    server: Option<String>,
+    /// Another server, or the same one started again, may have forgotten something and counted on from there:
+    /// what is known of the queue is not to be relied on.
+    distrust: bool,
+}
+
+impl RedisBackend {
+    /// For a daemon; not connected yet.
+    pub fn new(options: Options, instance: u128) -> Self {
+        Self {
+            options,
+            link: None,
+            daemon: format!("{instance:032x}"),
+            word: String::new(),
+            connections: 0,
+            lanes: Lanes::new(),
+            server: None,
+            distrust: false,
+        }
+    }
+
+    /// Uses the connection; one that has failed is not used again.
+    fn on<R>(&mut self, work: impl FnOnce(&mut Self, &mut Link) -> Result<R>) -> Result<R> {
+        let Some(mut link) = self.link.take() else {
+            let place = &self.options.place;
+            return Err(StoreError::Unavailable(format!("{place} is not connected")));
+        };
+        let done = work(self, &mut link);
+        if !matches!(done, Err(StoreError::Unavailable(_))) {
+            self.link = Some(link);
+        }
+        done
+    }
+
+    fn newer(&self, found: &Value) -> StoreError {
+        StoreError::Newer { place: self.options.place.clone(), found: number(found), known: SCHEMA }
+    }
+
+    /// Waits for the turn. Answers the reply of the script, and the questions' answers if there were any.
+    fn take_turn(
+        &mut self,
+        link: &mut Link,
+        known: u64,
+        asked: &Questions,
+    ) -> Result<(Value, Answers)> {
+        let begun = Instant::now();
+        let mut pause = LOOKS.0;
+        let schema = SCHEMA.to_string();
+        let known = known.to_string();
+        let arguments = [&*schema, &self.word, TURN, &known, BEHIND].map(str::as_bytes);
+        let mut first = true;
+        loop {
+            let mut batch = Batch::default();
+            link.queue_script(&mut batch, Script::Begin, &arguments);
+            // Only the first look has the questions with it: they would be answered for nothing otherwise.
+            let parts = if first { questions::queue(link, &mut batch, asked) } else { Vec::new() };
+            let replies = link.all(&batch)?;
+            let reply = replies.first().cloned().unwrap_or(Value::Nil);
+            match text(item(&reply, 0)) {
+                Some(b"ok") => {
+                    let answers = match first {
+                        true => questions::read(&parts, &replies[1..])
+                            .map_err(|why| link.unreadable(why))?,
+                        false => questions::ask(link, asked)?,
+                    };
+                    return Ok((reply, answers));
+                }
+                Some(b"newer") => return Err(self.newer(item(&reply, 1))),
+                Some(b"pending") => apply(link)?,
+                _ if begun.elapsed() > PATIENCE => {
+                    let place = link.place();
+                    return Err(StoreError::Unavailable(format!("others keep {place} busy")));
+                }
+                _ => {
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(LOOKS.1);
+                }
+            }
+            first = false;
+        }
+    }
+
+    fn changed(
+        &mut self,
+        link: &mut Link,
+        told: &Value,
+        now: Timestamp,
+    ) -> Result<Option<Changed>> {
+        if matches!(told, Value::Nil) {
+            return Ok(None);
+        }
+        let mut deltas = Deltas::default();
+        let mut complete = text(told).is_none();
+        for one in items(told) {
+            let bytes = some("changes", one).map_err(|why| link.unreadable(why))?;
+            complete &= deltas.add(bytes, &mut self.lanes).map_err(|why| link.unreadable(why))?;
+        }
+        if !complete {
+            return self.everything(link, now, Duration::ZERO).map(Some);
+        }
+        find::learn_lanes(link, &mut self.lanes, deltas.lanes())?;
+        Ok(Some(deltas.changed(&self.lanes)))
+    }
+
+    /// Everything, with the uses of services that count at an instant: those of as long a time as said, and of
+    /// the longest window that is stored.
+    fn everything(&mut self, link: &mut Link, now: Timestamp, memory: Duration) -> Result<Changed> {
+        let mut batch = Batch::default();
+        for key in ["group", "queue", "service", "held", "schedule"] {
+            link.queue(&mut batch, "HGETALL", key, &[]);
+        }
+        link.queue(&mut batch, "LRANGE", "services", &[b"0", b"-1"]);
+        link.queue(&mut batch, "HKEYS", "waiting", &[]);
+        let replies = link.all(&batch)?;
+        let read = || -> std::result::Result<Changed, crate::failure::Unreadable> {
+            let mut changed = Changed { whole: true, ..Changed::default() };
+            for (_, row) in pairs(&replies[0]) {
+                changed.groups.push(rows::parsed("group", some("group", row)?)?);
+            }
+            for (_, row) in pairs(&replies[1]) {
+                changed.queues.push(rows::parsed("queue", some("queue", row)?)?);
+            }
+            for name in items(&replies[5]) {
+                let row = pairs(&replies[2]).find(|(known, _)| *known == name);
+                if let Some((_, row)) = row {
+                    let stored: StoredService = rows::parsed("service", some("service", row)?)?;
+                    changed.services.push(ServiceRow::from(stored));
+                }
+            }
+            for (name, row) in pairs(&replies[4]) {
+                let name = String::from_utf8_lossy(some("schedule", name)?);
+                let name = runcue_core::ScheduleName::new(name.as_ref())
+                    .map_err(|error| crate::failure::Unreadable::new("schedule", error))?;
+                let schedule = rows::parsed("schedule", some("schedule", row)?)?;
+                changed.schedules.push((name, Some(schedule)));
+            }
+            for (lane, count) in pairs(&replies[3]) {
+                changed.held.extend(parse(lane).map(LaneId).zip(parse(count)));
+            }
+            Ok(changed)
+        };
+        let mut changed = read().map_err(|why| link.unreadable(why))?;
+        let waiting: Vec<LaneId> =
+            items(&replies[6]).iter().filter_map(parse).map(LaneId).collect();
+        find::learn_lanes(link, &mut self.lanes, waiting.iter().copied())?;
+        for lane in waiting {
+            if let Some(key) = self.lanes.get(&lane) {
+                changed.lanes.push(TouchedLane { lane, key: key.clone(), from: None });
+            }
+        }
+        let stored = changed.services.iter().map(|row| row.spec.memory()).max();
+        let memory = memory.max(stored.unwrap_or_default());
+        if !memory.is_zero() {
+            changed.usage = usage_after(link, now.minus(memory))?;
+        }
+        Ok(changed)
+    }
+
+    fn write(&mut self, link: &mut Link, writes: &WriteSet) -> Result<Committed> {
+        let pruned = self.look_up_pruned(link, writes)?;
+        let unreadable = |link: &Link, why| link.unreadable(why);
+        let changes = commit::changes(writes, &pruned).map_err(|why| unreadable(link, why))?;
+        let ids = commit::new_ids(writes);
+        let id = commit_id(writes.id.unwrap_or(CommitId(0)));
+        let large = changes.bytes() > LARGE;
+        if large {
+            let known = known_ids(link, &ids)?;
+            if !known.is_empty() {
+                return Ok(Committed::Known(known));
+            }
+            self.stage(link, writes.in_turn, &id, changes.parts(PART))?;
+        }
+        let mut packed_ids = Vec::new();
+        pack::texts(&mut packed_ids, if large { &[] } else { &ids[..] });
+        let body = if large { pack::Changes::default().packed() } else { changes.packed() };
+        let schema = SCHEMA.to_string();
+        let follows = writes.follows.to_string();
+        let numbers = rows::numbers(&writes.numbers).map_err(|why| unreadable(link, why))?;
+        let delta = delta::of(writes).map_err(|why| unreadable(link, why))?;
+        let flag = |on: bool| if on { "1" } else { "0" };
+        let reply = link.script(
+            Script::Commit,
+            &[
+                schema.as_bytes(),
+                follows.as_bytes(),
+                self.turn_word(writes.in_turn).as_bytes(),
+                self.daemon.as_bytes(),
+                id.as_bytes(),
+                numbers.as_bytes(),
+                delta.as_bytes(),
+                flag(writes.news).as_bytes(),
+                flag(large).as_bytes(),
+                &packed_ids,
+                &body,
+            ],
+        )?;
+        let answer = match text(item(&reply, 0)) {
+            Some(b"done") => {
+                if large {
+                    apply(link)?;
+                }
+                return Ok(Committed::Done { now: clock(item(&reply, 1), item(&reply, 2)) });
+            }
+            Some(b"known") => {
+                Committed::Known(items(&reply)[1..].iter().filter_map(job_id).collect())
+            }
+            Some(b"newer") => return Err(self.newer(item(&reply, 1))),
+            _ => Committed::Behind,
+        };
+        if large {
+            link.command("UNLINK", &format!("staged:{id}"), &[])?;
+        }
+        Ok(answer)
+    }
+
+    fn stage(&self, link: &mut Link, in_turn: bool, id: &str, parts: Vec<Vec<u8>>) -> Result<()> {
+        for some in parts.chunks(4) {
+            let head = [self.turn_word(in_turn).as_bytes(), TURN.as_bytes(), id.as_bytes()];
+            let words: Vec<&[u8]> =
+                head.into_iter().chain(some.iter().map(Vec::as_slice)).collect();
+            link.script(Script::Stage, &words)?;
+        }
+        Ok(())
+    }
+
+    fn turn_word(&self, in_turn: bool) -> &str {
+        if in_turn { &self.word } else { "" }
+    }
+
+    /// Streams are pruned by the ids of their entries, which are looked up before.
+    fn look_up_pruned(&mut self, link: &mut Link, writes: &WriteSet) -> Result<Pruned> {
+        let mut pruned = Pruned::default();
+        if let Some(before) = writes.prune_usage {
+            pruned.usage = old_usage(link, before)?.0;
+        }
+        if let Some(what) = writes.prune_events {
+            pruned.events_from = old_events(link, what)?.0;
+        }
+        Ok(pruned)
+    }
+}
+
+/// Carries a large commit out to its end, whoever made it.
+fn apply(link: &mut Link) -> Result<()> {
+    loop {
+        let left: u64 = number(&link.script(Script::Apply, &[])?);
+        if left == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Of these ids, the ones that are there.
+fn known_ids(link: &mut Link, ids: &[[u8; 16]]) -> Result<Vec<runcue_core::JobId>> {
+    let mut batch = Batch::default();
+    for chunk in ids.chunks(1000) {
+        let words: Vec<&[u8]> = chunk.iter().map(|id| &id[..]).collect();
+        link.queue(&mut batch, "HMGET", "id", &words);
+    }
+    let replies = link.all(&batch)?;
+    let found = ids.iter().zip(replies.iter().flat_map(items));
+    let there = found.filter(|(_, place)| text(place).is_some());
+    Ok(there.map(|(id, _)| runcue_core::JobId::from_u128(u128::from_be_bytes(*id))).collect())
+}
+
+/// Uses of services after an instant, walking back from the latest.
+fn usage_after(link: &mut Link, after: Timestamp) -> Result<Vec<UsageRow>> {
+    let mut found = Vec::new();
+    let mut end = b"+".to_vec();
+    loop {
+        let reply = link.command("XREVRANGE", "usage", &[&end, b"-", b"COUNT", ENTRIES])?;
+        let mut any = false;
+        for value in items(&reply) {
+            let Some((_, id, values)) = entry(value) else { continue };
+            end = [b"(", id].concat();
+            let at = used_at(&values);
+            if at > after {
+                any = true;
+                let run = run_of(link, &values)?;
+                found.extend(rows::used(at, run));
+            }
+        }
+        // Instants follow the order of the entries but for clocks that were set back a little.
+        if !any {
+            found.sort_by_key(|row: &UsageRow| row.at);
+            return Ok(found);
+        }
+    }
+}
+
+fn used_at(values: &[&Value]) -> Timestamp {
+    Timestamp::from_micros(values.first().and_then(|at| parse(at)).unwrap_or(0))
+}
+
+fn run_of(link: &Link, values: &[&Value]) -> Result<Vec<UsedAt>> {
+    let body = values.get(1).copied().unwrap_or(&Value::Nil);
+    let run = some("usage", body).and_then(|body| rows::parsed("usage", body));
+    run.map_err(|why| link.unreadable(why))
+}
+
+/// Entries of the usage log from before an instant: their ids, and how many uses they tell of.
+fn old_usage(link: &mut Link, before: Timestamp) -> Result<(Vec<Vec<u8>>, u64)> {
+    let (mut ids, mut count) = (Vec::new(), 0);
+    let mut begin = b"-".to_vec();
+    loop {
+        let reply = link.command("XRANGE", "usage", &[&begin, b"+", b"COUNT", ENTRIES])?;
+        let mut any = false;
+        for value in items(&reply) {
+            let Some((_, id, values)) = entry(value) else { continue };
+            begin = [b"(", id].concat();
+            if used_at(&values) < before {
+                any = true;
+                count += run_of(link, &values)?.len() as u64;
+                ids.push(id.to_vec());
+            }
+        }
+        if !any {
+            return Ok((ids, count));
+        }
+    }
+}
+
+/// Runs of events that are not kept any longer: where the others begin, and how many events go.
+fn old_events(link: &mut Link, what: PrunedEvents) -> Result<(Option<EventsFrom>, u64)> {
+    let mut count = 0;
+    let mut begin = b"-".to_vec();
+    loop {
+        let reply = link.command("XRANGE", "event", &[&begin, b"+", b"COUNT", ENTRIES])?;
+        if items(&reply).is_empty() {
+            return Ok((Some(EventsFrom::Nowhere).filter(|_| count > 0), count));
+        }
+        for value in items(&reply) {
+            let Some((last, id, values)) = entry(value) else { continue };
+            let first: u64 = values.first().map_or(last, |first| number(first));
+            let at = Timestamp::from_micros(values.get(1).and_then(|at| parse(at)).unwrap_or(0));
+            if at >= what.before && last > what.through {
+                let from = EventsFrom::Entry(id.to_vec());
+                return Ok((Some(from).filter(|_| count > 0), count));
+            }
+            count += last + 1 - first;
+            begin = [b"(", id].concat();
+        }
+    }
+}
+
+fn commit_id(id: CommitId) -> String {
+    format!("{:032x}", id.0)
+}
+
+fn job_id(value: &Value) -> Option<runcue_core::JobId> {
+    let bytes: [u8; 16] = text(value)?.try_into().ok()?;
+    Some(runcue_core::JobId::from_u128(u128::from_be_bytes(bytes)))
+}
+
+/// The server's clock, as it tells it.
+fn clock(seconds: &Value, micros: &Value) -> Timestamp {
+    let (seconds, micros): (i64, i64) = (number(seconds), number(micros));
+    Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros))
+}
+
+impl Backend for RedisBackend {
+    fn connect(&mut self) -> Result<()> {
+        self.link = None;
+        let mut link = self.options.connect()?;
+        let server = migrate::open(&mut link)?;
+        let another = self.server.as_ref().is_some_and(|known| *known != server);
+        self.distrust |= another;
+        self.server = Some(server);
+        if !self.word.is_empty() {
+            link.script(Script::Abandon, &[self.word.as_bytes()])?;
+        }
+        self.connections += 1;
+        self.word = format!("{}.{}", self.daemon, self.connections);
+        self.link = Some(link);
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        known: u64,
+        now: Option<Timestamp>,
+        questions: &Questions,
+    ) -> Result<Opening> {
+        let known = if self.distrust { 0 } else { known };
+        self.on(|this, link| {
+            let (reply, answers) = this.take_turn(link, known, questions)?;
+            let server_now = clock(item(&reply, 2), item(&reply, 3));
+            let numbers: Numbers =
+                rows::read_numbers(text(item(&reply, 4))).map_err(|why| link.unreadable(why))?;
+            let changed = this.changed(link, item(&reply, 5), now.unwrap_or(server_now))?;
+            this.distrust = false;
+            Ok(Opening {
+                revision: number(item(&reply, 1)),
+                now: server_now,
+                numbers,
+                changed,
+                answers,
+            })
+        })
+    }
+
+    fn look(&mut self) -> Result<(u64, Timestamp)> {
+        self.on(|this, link| {
+            let mut batch = Batch::default();
+            link.queue(&mut batch, "HMGET", "meta", &[b"revision", b"pending"]);
+            batch.add(&[b"TIME"]);
+            let replies = link.all(&batch)?;
+            let now = clock(item(&replies[1], 0), item(&replies[1], 1));
+            // What is not carried out yet, and what may have been forgotten, is no revision to rely on.
+            let unsettled = text(item(&replies[0], 1)).is_some() || this.distrust;
+            let revision = parse(item(&replies[0], 0)).unwrap_or(1);
+            Ok((if unsettled { u64::MAX } else { revision }, now))
+        })
+    }
+
+    fn ask(&mut self, questions: &Questions) -> Result<Answers> {
+        self.on(|_, link| questions::ask(link, questions))
+    }
+
+    fn whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {
+        self.on(|this, link| this.everything(link, now, memory))
+    }
+
+    fn timed(
+        &mut self,
+        list: Timed,
+        from: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, Seq)>> {
+        let from = from.map_or("-inf".to_owned(), score);
+        let limit = limit.to_string();
+        let words: [&[u8]; 6] =
+            [from.as_bytes(), b"+inf", b"WITHSCORES", b"LIMIT", b"0", limit.as_bytes()];
+        self.on(|_, link| {
+            let reply = link.command("ZRANGEBYSCORE", keys::timed(list), &words)?;
+            let read = |(seq, at)| Some((keys::instant(text(at)?)?, keys::seq(text(seq)?)?));
+            Ok(pairs(&reply).filter_map(read).collect())
+        })
+    }
+
+    fn find(&mut self, what: &Find<'_>) -> Result<Vec<Seq>> {
+        self.on(|this, link| find::find(link, &mut this.lanes, what))
+    }
+
+    fn ahead(&mut self, lane: LaneId, rank: Rank) -> Result<u64> {
+        let key = keys::ready(lane);
+        let above = format!("({}", -i64::from(rank.priority));
+        self.on(|_, link| {
+            let mut batch = Batch::default();
+            link.queue(&mut batch, "ZRANK", &key, &[place(rank.seq).as_bytes()]);
+            link.queue(&mut batch, "ZCOUNT", &key, &[b"-inf", above.as_bytes()]);
+            let replies = link.all(&batch)?;
+            Ok(match &replies[0] {
+                Value::Nil => number(&replies[1]),
+                rank => number(rank),
+            })
+        })
+    }
+
+    fn idle_lanes(
+        &mut self,
+        going: &BTreeMap<LaneId, u64>,
+        limit: usize,
+    ) -> Result<Vec<(LaneId, String)>> {
+        self.on(|_, link| {
+            let members: HashMap<Vec<u8>, Vec<u8>> =
+                rows_of(link, "members")?.into_iter().collect();
+            let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
+            let mut idle = Vec::new();
+            for (lane, canonical) in rows_of(link, "lane")? {
+                let jobs = members.get(&lane).and_then(|count| number(count)).unwrap_or(0);
+                let Some(lane) = number(&lane).map(LaneId) else { continue };
+                if jobs == going.get(&lane).copied().unwrap_or(0) && idle.len() < limit {
+                    idle.push((lane, String::from_utf8_lossy(&canonical).into_owned()));
+                }
+            }
+            Ok(idle)
+        })
+    }
+
+    fn live_workers(&mut self, since: Timestamp) -> Result<Vec<WorkerSpec>> {
+        self.on(|_, link| {
+            let seen: HashSet<Vec<u8>> = rows_of(link, "seen")?
+                .into_iter()
+                .filter(|(_, at)| keys::instant(at).is_some_and(|at| at >= since))
+                .map(|(worker, _)| worker)
+                .collect();
+            let rows =
+                rows_of(link, "worker")?.into_iter().filter(|(worker, _)| seen.contains(worker));
+            let read = |(_, spec): (Vec<u8>, Vec<u8>)| {
+                rows::parsed("worker", &spec).map_err(|why| link.unreadable(why))
+            };
+            rows.map(read).collect()
+        })
+    }
+
+    fn count_usage(&mut self, before: Timestamp) -> Result<u64> {
+        self.on(|_, link| Ok(old_usage(link, before)?.1))
+    }
+
+    fn count_events(&mut self, what: PrunedEvents) -> Result<u64> {
+        self.on(|_, link| Ok(old_events(link, what)?.1))
+    }
+
+    fn inbox(&mut self, _limit: usize) -> Result<Vec<InboxRow>> {
+        // There are no transactions of other programs here to put jobs down in.
+        Ok(Vec::new())
+    }
+
+    fn check(&mut self) -> Result<Vec<String>> {
+        self.on(|this, link| check::contradictions(link, &mut this.lanes))
+    }
+
+    fn commit(&mut self, writes: &WriteSet) -> Result<Committed> {
+        if self.distrust {
+            return Ok(Committed::Behind);
+        }
+        self.on(|this, link| this.write(link, writes))
+    }
+
+    fn abandon(&mut self) {
+        let word = self.word.clone();
+        if self.link.is_some() {
+            // If that fails the turn ends by itself, a little later.
+            let _ = self.on(|_, link| link.script(Script::Abandon, &[word.as_bytes()]));
+        }
+    }
+
+    fn settle(&mut self, commit: CommitId, follows: u64) -> Result<bool> {
+        let (id, follows) = (commit_id(commit), follows.to_string());
+        let words = [&*follows, &*self.word, &*self.daemon, &*id].map(str::to_owned);
+        self.on(|_, link| {
+            let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+            let went_through = number::<u64>(&link.script(Script::Settle, &words)?) == 1;
+            if went_through {
+                apply(link)?;
+            }
+            Ok(went_through)
+        })
+    }
+}
+
+impl Drop for RedisBackend {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+/// The worker of a field's name.
+pub fn worker_id(name: &[u8]) -> Option<WorkerId> {
+    std::str::from_utf8(name).ok()?.parse().ok()
+}

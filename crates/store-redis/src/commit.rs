@@ -1,0 +1,311 @@
+//! A write set as changes for the commit script. Which index a job is in follows from its state alone.
+
+use std::collections::BTreeMap;
+
+use runcue_core::{Job, LaneId, Seq, State, Timestamp, Wait};
+use runcue_store::overlay::{JobWrite, LOG_BYTES, WriteSet};
+
+use crate::failure::Unreadable;
+use crate::keys::{self, PAGE, place, score};
+use crate::pack::Changes;
+use crate::rows::{self, StoredService, UsedAt};
+
+/// Events in one entry at the most.
+const EVENTS: usize = 512;
+
+/// Entries that pruning takes away, which were looked up before.
+#[derive(Debug, Default)]
+pub struct Pruned {
+    /// Ids of entries of the usage log.
+    pub usage: Vec<Vec<u8>>,
+    /// The id of the first run of events that stays; nothing if no run goes.
+    pub events_from: Option<EventsFrom>,
+}
+
+/// Where the events begin after pruning.
+#[derive(Debug)]
+pub enum EventsFrom {
+    /// At this entry.
+    Entry(Vec<u8>),
+    /// Nowhere: all of them go.
+    Nowhere,
+}
+
+/// The changes of a write set.
+pub fn changes(writes: &WriteSet, pruned: &Pruned) -> Result<Changes, Unreadable> {
+    let mut plan = Plan::default();
+    plan.deletions(writes, pruned);
+    plan.changes.then();
+    for (seq, write) in &writes.jobs {
+        match write {
+            JobWrite::Insert(job) => plan.insert(job, !writes.dropped_keys.contains(seq))?,
+            JobWrite::Change { job, before } => plan.change(job, before)?,
+            JobWrite::Delete { .. } => {}
+        }
+    }
+    plan.ties(writes);
+    plan.definitions(writes)?;
+    plan.histories(writes)?;
+    plan.counts();
+    Ok(plan.changes)
+}
+
+/// The ids of new jobs, which must not be there yet.
+pub fn new_ids(writes: &WriteSet) -> Vec<[u8; 16]> {
+    let id = |write: &JobWrite| match write {
+        JobWrite::Insert(job) => Some(job.id().as_u128().to_be_bytes()),
+        _ => None,
+    };
+    writes.jobs.values().filter_map(id).collect()
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    changes: Changes,
+    waiting: BTreeMap<LaneId, i64>,
+    pages: BTreeMap<u64, i64>,
+    members: BTreeMap<LaneId, i64>,
+}
+
+/// The sorted set that a job in a state is in, with its score there.
+fn index(job: &Job, state: &State) -> Option<(String, String)> {
+    match state {
+        State::Queued(Wait::Turn) => {
+            Some((keys::ready(job.lane), (-i64::from(job.spec.priority)).to_string()))
+        }
+        State::Queued(Wait::Until(at)) => Some(("delayed".to_owned(), score(*at))),
+        State::Queued(Wait::Prerequisites(_)) => None,
+        State::Leased(lease) | State::Running(lease) => {
+            Some(("lapsing".to_owned(), score(lease.until)))
+        }
+        ended => Some((keys::ended(ended.word()), score(job.life.finished_at.unwrap_or_default()))),
+    }
+}
+
+impl Plan {
+    fn deletions(&mut self, writes: &WriteSet, pruned: &Pruned) {
+        for write in writes.jobs.values() {
+            if let JobWrite::Delete { job } = write {
+                self.delete(job);
+            }
+        }
+        for seq in &writes.dropped_keys {
+            self.changes.add("unkey", "key", &[place(*seq).as_bytes()]);
+        }
+        for (lane, canonical) in &writes.dropped_lanes {
+            let lane = lane.0.to_string();
+            self.changes.add("HDEL", "lane", &[lane.as_bytes()]);
+            self.changes.add("HDEL", "lanes", &[canonical.as_bytes()]);
+            self.changes.add("HDEL", "held", &[lane.as_bytes()]);
+        }
+        for name in &writes.dropped_groups {
+            let name = name.as_ref().map_or("", |name| name.as_str());
+            self.changes.add("HDEL", "group", &[name.as_bytes()]);
+        }
+        for worker in &writes.dropped_workers {
+            for key in ["worker", "started", "seen"] {
+                self.changes.add("HDEL", key, &[worker.to_string().as_bytes()]);
+            }
+        }
+        for id in &pruned.usage {
+            self.changes.add("XDEL", "usage", &[id]);
+        }
+        match &pruned.events_from {
+            Some(EventsFrom::Entry(id)) => self.changes.alone("XTRIM", "event", &[b"MINID", id]),
+            Some(EventsFrom::Nowhere) => self.changes.alone("XTRIM", "event", &[b"MAXLEN", b"0"]),
+            None => {}
+        }
+    }
+
+    fn delete(&mut self, job: &Job) {
+        let seq = place(job.seq);
+        let seq = seq.as_bytes();
+        self.leave(job, &job.life.state);
+        for key in ["spec", "life", "logsize"] {
+            self.changes.add("HDEL", key, &[seq]);
+        }
+        self.changes.add("ZREM", "deadline", &[seq]);
+        self.changes.add("HDEL", "id", &[&job.id().as_u128().to_be_bytes()]);
+        self.changes.add("unkey", "key", &[seq]);
+        self.changes.add("untie", "tied", &[seq]);
+        self.changes.alone("UNLINK", &format!("log:{}", place(job.seq)), &[]);
+        *self.pages.entry(job.seq.0 / PAGE).or_default() -= 1;
+        *self.members.entry(job.lane).or_default() -= 1;
+    }
+
+    fn insert(&mut self, job: &Job, with_key: bool) -> Result<(), Unreadable> {
+        let seq = place(job.seq);
+        let seq = seq.as_bytes();
+        let spec = rows::json("spec", &*job.spec)?;
+        self.changes.add("HSET", "spec", &[seq, spec.as_bytes()]);
+        self.changes.add("HSET", "life", &[seq, rows::life(job)?.as_bytes()]);
+        self.changes.add("HSET", "id", &[&job.id().as_u128().to_be_bytes(), seq]);
+        if let Some(key) = job.spec.idempotency_key.as_ref().filter(|_| with_key) {
+            self.changes.add("HSET", "key", &[key.as_bytes(), seq]);
+            self.changes.add("HSET", "keyof", &[seq, key.as_bytes()]);
+        }
+        self.join(job);
+        if let Some(at) = job.life.deadline(&job.spec) {
+            self.changes.add("ZADD", "deadline", &[score(at).as_bytes(), seq]);
+        }
+        *self.pages.entry(job.seq.0 / PAGE).or_default() += 1;
+        *self.members.entry(job.lane).or_default() += 1;
+        Ok(())
+    }
+
+    fn change(&mut self, job: &Job, before: &State) -> Result<(), Unreadable> {
+        let seq = place(job.seq);
+        let seq = seq.as_bytes();
+        self.changes.add("HSET", "life", &[seq, rows::life(job)?.as_bytes()]);
+        let (old, new) = (index(job, before), index(job, &job.life.state));
+        let same_set = old.as_ref().map(|(key, _)| key) == new.as_ref().map(|(key, _)| key);
+        let was_ready = *before == State::Queued(Wait::Turn);
+        if !same_set {
+            self.leave(job, before);
+        }
+        // In the same set only the instant moves; a ready job has none.
+        if !same_set || !was_ready {
+            self.join(job);
+        }
+        match job.life.deadline(&job.spec) {
+            Some(at) => self.changes.add("ZADD", "deadline", &[score(at).as_bytes(), seq]),
+            None if job.spec.expires_at.is_some() || job.spec.dependency_timeout.is_some() => {
+                self.changes.add("ZREM", "deadline", &[seq]);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, job: &Job) {
+        let Some((key, score)) = index(job, &job.life.state) else { return };
+        self.changes.add("ZADD", &key, &[score.as_bytes(), place(job.seq).as_bytes()]);
+        if job.life.state == State::Queued(Wait::Turn) {
+            *self.waiting.entry(job.lane).or_default() += 1;
+        }
+    }
+
+    fn leave(&mut self, job: &Job, state: &State) {
+        let Some((key, _)) = index(job, state) else { return };
+        self.changes.add("ZREM", &key, &[place(job.seq).as_bytes()]);
+        if *state == State::Queued(Wait::Turn) {
+            *self.waiting.entry(job.lane).or_default() -= 1;
+        }
+    }
+
+    fn ties(&mut self, writes: &WriteSet) {
+        for (prerequisite, dependent) in &writes.ties {
+            let (before, behind) = (place(*prerequisite), place(*dependent));
+            self.changes.add("SADD", &format!("before:{behind}"), &[before.as_bytes()]);
+            self.changes.add("SADD", &format!("behind:{before}"), &[behind.as_bytes()]);
+            self.changes.add("SADD", "tied", &[before.as_bytes()]);
+        }
+    }
+
+    fn definitions(&mut self, writes: &WriteSet) -> Result<(), Unreadable> {
+        for (lane, (_, canonical)) in &writes.lanes {
+            let lane = lane.0.to_string();
+            self.changes.add("HSET", "lane", &[lane.as_bytes(), canonical.as_bytes()]);
+            self.changes.add("HSET", "lanes", &[canonical.as_bytes(), lane.as_bytes()]);
+        }
+        for (lane, count) in &writes.held {
+            let (lane, number) = (lane.0.to_string(), count.to_string());
+            match count {
+                0 => self.changes.add("HDEL", "held", &[lane.as_bytes()]),
+                _ => self.changes.add("HSET", "held", &[lane.as_bytes(), number.as_bytes()]),
+            }
+        }
+        for (name, group) in &writes.groups {
+            let name = name.as_ref().map_or("", |name| name.as_str());
+            self.put("group", name, &rows::json("group", group)?);
+        }
+        for (name, queue) in &writes.queues {
+            self.put("queue", name.as_str(), &rows::json("queue", queue)?);
+        }
+        for (name, schedule) in &writes.schedules {
+            match schedule {
+                Some(schedule) => {
+                    self.put("schedule", name.as_str(), &rows::json("schedule", schedule)?);
+                }
+                None => self.changes.add("HDEL", "schedule", &[name.as_str().as_bytes()]),
+            }
+        }
+        for (name, task) in &writes.tasks {
+            self.put("task", name.as_str(), &rows::json("task", task)?);
+        }
+        for (name, service) in &writes.services {
+            let row = rows::json("service", &StoredService::from(service))?;
+            self.changes.alone("service", "service", &[name.as_str().as_bytes(), row.as_bytes()]);
+        }
+        for (worker, (spec, at)) in &writes.workers {
+            let (worker, at) = (worker.to_string(), at.as_micros().to_string());
+            self.put("worker", &worker, &rows::json("worker", spec)?);
+            self.put("seen", &worker, &at);
+            self.changes.alone("HSETNX", "started", &[worker.as_bytes(), at.as_bytes()]);
+        }
+        for (worker, at) in &writes.seen_workers {
+            let (worker, at) = (worker.to_string(), at.as_micros().to_string());
+            self.changes.add("seen", "seen", &[worker.as_bytes(), at.as_bytes()]);
+        }
+        Ok(())
+    }
+
+    fn histories(&mut self, writes: &WriteSet) -> Result<(), Unreadable> {
+        let mut runs: BTreeMap<Timestamp, Vec<UsedAt>> = BTreeMap::new();
+        for row in &writes.usage {
+            let used = (row.service.clone(), row.key.clone(), row.units);
+            runs.entry(row.at).or_default().push(used);
+        }
+        for (n, (at, run)) in runs.iter().enumerate() {
+            let id = format!("{}-{n}", writes.follows + 1);
+            let (at, body) = (at.as_micros().to_string(), rows::json("usage", run)?);
+            let words = [id.as_bytes(), b"at", at.as_bytes(), b"used", body.as_bytes()];
+            self.changes.alone("XADD", "usage", &words);
+        }
+        for run in writes.events.chunks(EVENTS) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let id = format!("{}-0", last.seq);
+            let (number, at) = (first.seq.to_string(), last.at.as_micros().to_string());
+            let body = rows::event_run(run, last.at);
+            let words = [
+                id.as_bytes(),
+                b"first",
+                number.as_bytes(),
+                b"at",
+                at.as_bytes(),
+                b"events",
+                body.as_bytes(),
+            ];
+            self.changes.alone("XADD", "event", &words);
+        }
+        for (seq, chunk) in &writes.logs {
+            let (seq, id) = (place(*seq), format!("{}-0", chunk.n));
+            let (bytes, bound) = (chunk.text.len().to_string(), LOG_BYTES.to_string());
+            let row = rows::json("log", chunk)?;
+            let words = [&seq, &id, &bytes, &bound, &row].map(|word| word.as_bytes());
+            self.changes.alone("log", "log:", &words);
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let waiting = waiting.map(|(lane, n)| ("waiting", lane.0, n));
+        let pages = std::mem::take(&mut self.pages).into_iter().map(|(page, n)| ("page", page, n));
+        let members = std::mem::take(&mut self.members).into_iter();
+        let members = members.map(|(lane, n)| ("members", lane.0, n));
+        for (key, field, n) in waiting.chain(pages).chain(members).filter(|(_, _, n)| *n != 0) {
+            let (field, n) = (field.to_string(), n.to_string());
+            self.changes.alone("count", key, &[field.as_bytes(), n.as_bytes()]);
+        }
+    }
+
+    fn put(&mut self, key: &'static str, field: &str, value: &str) {
+        self.changes.add("HSET", key, &[field.as_bytes(), value.as_bytes()]);
+    }
+}
+
+/// The first place of a page.
+pub fn first_of(page: u64) -> Seq {
+    Seq(page * PAGE)
+}

@@ -1,0 +1,281 @@
+//! Where the server is, and connections to it with the settings that every one of them has.
+
+use std::time::Duration;
+
+use redis::io::tcp::TcpSettings;
+use redis::{Connection, ConnectionInfo, ConnectionLike, IntoConnectionInfo, RedisError, Value};
+use runcue_store::{Result, StoreError};
+
+use crate::failure::{Unreadable, explain};
+use crate::keys::Keys;
+use crate::script::Script;
+
+/// How long a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a server may take to answer. Whoever waits longer thinks that it is gone.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// The address of a queue on a server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    info: ConnectionInfo,
+    /// The names of the queue's keys.
+    pub keys: Keys,
+    /// The address as it may be shown: without a password.
+    pub place: String,
+    /// A server that throws keys away when memory is short is accepted.
+    pub accept_eviction: bool,
+    /// `now` is the caller's, not the server's. For tests with instants of their own.
+    pub caller_clock: bool,
+}
+
+impl Options {
+    /// Reads an address such as `redis://host:6379/0?prefix=runcue&space=default`.
+    ///
+    /// # Errors
+    /// [`StoreError::BadAddress`] says what is wrong with it.
+    pub fn parse(url: &str) -> Result<Self> {
+        let (address, query) = url.split_once('?').unwrap_or((url, ""));
+        let shown = without_password(address);
+        let bad = |why: String| StoreError::BadAddress { place: shown.clone(), why };
+        let (mut prefix, mut space) = ("runcue".to_owned(), "default".to_owned());
+        let (mut accept_eviction, mut caller_clock) = (false, false);
+        let mut for_client = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match (name, value) {
+                ("prefix", value) if is_name(value) => value.clone_into(&mut prefix),
+                ("space", value) if is_name(value) => value.clone_into(&mut space),
+                ("prefix" | "space", _) => {
+                    return Err(bad(format!(
+                        "{name}={value}: letters, digits, '.', '-' and '_' are allowed"
+                    )));
+                }
+                ("eviction", "accept") => accept_eviction = true,
+                ("clock", "caller") => caller_clock = true,
+                ("clock", "server") => caller_clock = false,
+                // What a Unix socket's address needs.
+                ("db" | "user" | "pass", _) => for_client.push(pair),
+                _ => {
+                    return Err(bad(format!(
+                        "{pair} means nothing here; prefix=NAME, space=NAME and eviction=accept do"
+                    )));
+                }
+            }
+        }
+        let address = match for_client.is_empty() {
+            true => address.to_owned(),
+            false => format!("{address}?{}", for_client.join("&")),
+        };
+        let info =
+            address.as_str().into_connection_info().map_err(|error| explain(&shown, &error))?;
+        let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive());
+        #[cfg(target_os = "linux")]
+        let settings = settings.set_user_timeout(ANSWER);
+        let info = info.set_tcp_settings(settings);
+        let keys = Keys::new(&prefix, &space);
+        Ok(Self { info, keys, place: shown, accept_eviction, caller_clock })
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// What the server, or its absence, means.
+    pub fn connect(&self) -> Result<Link> {
+        let open = || -> std::result::Result<Connection, RedisError> {
+            let client = redis::Client::open(self.info.clone())?;
+            let connection = client.get_connection_with_timeout(CONNECT)?;
+            connection.set_read_timeout(Some(ANSWER))?;
+            connection.set_write_timeout(Some(ANSWER))?;
+            Ok(connection)
+        };
+        let connection = open().map_err(|error| explain(&self.place, &error))?;
+        Ok(Link { connection, keys: self.keys.clone(), place: self.place.clone() })
+    }
+}
+
+fn keepalive() -> redis::io::tcp::socket2::TcpKeepalive {
+    redis::io::tcp::socket2::TcpKeepalive::new().with_time(Duration::from_secs(5))
+}
+
+fn is_name(value: &str) -> bool {
+    !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c))
+}
+
+/// An address with `***` for what stands between its user and its host.
+fn without_password(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
+    let Some((login, host)) = rest.rsplit_once('@') else { return address.to_owned() };
+    let user = login.split_once(':').map_or(login, |(user, _)| user);
+    format!("{scheme}://{user}:***@{host}")
+}
+
+/// A connection that knows the keys of its queue. Its calls block.
+pub struct Link {
+    connection: Connection,
+    keys: Keys,
+    place: String,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// Commands that go to the server together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    packed: Vec<u8>,
+    count: usize,
+}
+
+impl Batch {
+    /// Adds a command.
+    pub fn add(&mut self, words: &[&[u8]]) {
+        self.packed.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            self.packed.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            self.packed.extend_from_slice(word);
+            self.packed.extend_from_slice(b"\r\n");
+        }
+        self.count += 1;
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl Link {
+    /// The names of the queue's keys.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Where the server is.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The connection itself, to wait for news on.
+    pub fn into_connection(self) -> Connection {
+        self.connection
+    }
+
+    /// Says what an error means.
+    pub fn explain(&self, error: &RedisError) -> StoreError {
+        explain(&self.place, error)
+    }
+
+    /// Says what a value that does not read back means.
+    pub fn unreadable(&self, why: Unreadable) -> StoreError {
+        why.at(&self.place)
+    }
+
+    /// One command whose second word is a key of the queue.
+    pub fn command(&mut self, verb: &str, key: &str, rest: &[&[u8]]) -> Result<Value> {
+        let key = self.keys.key(key);
+        let mut words = vec![verb.as_bytes(), key.as_bytes()];
+        words.extend_from_slice(rest);
+        self.plain(&words)
+    }
+
+    /// One command.
+    pub fn plain(&mut self, words: &[&[u8]]) -> Result<Value> {
+        let mut batch = Batch::default();
+        batch.add(words);
+        let value = self.send(&batch)?.pop().unwrap_or(Value::Nil);
+        self.good(value)
+    }
+
+    /// Adds a command on a key of the queue to a batch.
+    pub fn queue(&self, batch: &mut Batch, verb: &str, key: &str, rest: &[&[u8]]) {
+        let key = self.keys.key(key);
+        let mut words = vec![verb.as_bytes(), key.as_bytes()];
+        words.extend_from_slice(rest);
+        batch.add(&words);
+    }
+
+    /// Adds a script to a batch. Its one key is `meta`, from which it makes the others.
+    pub fn queue_script(&self, batch: &mut Batch, script: Script, arguments: &[&[u8]]) {
+        let meta = self.keys.key("meta");
+        let mut words: Vec<&[u8]> =
+            vec![b"EVALSHA", script.hash().as_bytes(), b"1", meta.as_bytes()];
+        words.extend_from_slice(arguments);
+        batch.add(&words);
+    }
+
+    /// Sends commands and answers their replies. Scripts that the server has forgotten are sent again, and then
+    /// everything is: whatever is in a batch may be done twice.
+    pub fn all(&mut self, batch: &Batch) -> Result<Vec<Value>> {
+        let mut replies = self.send(batch)?;
+        if replies.iter().any(is_forgotten) {
+            let mut scripts = Batch::default();
+            for script in Script::ALL {
+                scripts.add(&[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
+            }
+            for reply in self.send(&scripts)? {
+                self.good(reply)?;
+            }
+            replies = self.send(batch)?;
+        }
+        replies.into_iter().map(|reply| self.good(reply)).collect()
+    }
+
+    /// Runs one script.
+    pub fn script(&mut self, script: Script, arguments: &[&[u8]]) -> Result<Value> {
+        let mut batch = Batch::default();
+        self.queue_script(&mut batch, script, arguments);
+        Ok(self.all(&batch)?.pop().unwrap_or(Value::Nil))
+    }
+
+    fn send(&mut self, batch: &Batch) -> Result<Vec<Value>> {
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let replies = self.connection.req_packed_commands(&batch.packed, 0, batch.count);
+        replies.map_err(|error| explain(&self.place, &error))
+    }
+
+    fn good(&self, value: Value) -> Result<Value> {
+        value.extract_error().map_err(|error| explain(&self.place, &error))
+    }
+}
+
+fn is_forgotten(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(url: &str) -> String {
+        Options::parse(url).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_address_names_prefix_and_space_of_the_keys() {
+        let options = Options::parse("redis://localhost/2?prefix=acme&space=night").unwrap();
+        assert_eq!(options.keys.prefix(), "acme:{night}:");
+        assert_eq!(Options::parse("redis://localhost").unwrap().keys.prefix(), "runcue:{default}:");
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let options = Options::parse("redis://me:secret@host:6380/0?prefix=a").unwrap();
+        assert_eq!(options.place, "redis://me:***@host:6380/0");
+        assert!(!why("redis://:secret@host/0?nonsense=1").contains("secret"));
+        assert!(!why("redis://:secret@host:notaport/0").contains("secret"));
+    }
+
+    #[test]
+    fn a_wrong_address_says_what_is_wrong() {
+        assert!(why("redis://host/0?prefix=a b").contains("letters"));
+        assert!(why("redis://host/0?color=red").contains("color=red means nothing here"));
+        assert!(why("redis://host:notaport/0").contains("redis://host:6379/0"));
+        assert!(why("http://host").contains("redis://host:6379/0"));
+    }
+}

@@ -1,0 +1,64 @@
+//! The scripts, which are the only place where several keys change in one step.
+
+use std::sync::LazyLock;
+
+/// A script by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// Takes the turn.
+    Begin,
+    /// Writes a turn.
+    Commit,
+    /// Puts parts of a large commit down.
+    Stage,
+    /// Carries the next part of a large commit out.
+    Apply,
+    /// Whether a commit went through.
+    Settle,
+    /// Ends a turn without writing.
+    Abandon,
+    /// Reads rows.
+    Ask,
+}
+
+struct Loaded {
+    text: String,
+    hash: String,
+}
+
+static LOADED: LazyLock<[Loaded; 7]> = LazyLock::new(|| {
+    let carry_out = include_str!("../lua/carry_out.lua");
+    [
+        include_str!("../lua/begin.lua").to_owned(),
+        [carry_out, include_str!("../lua/commit.lua")].join("\n"),
+        include_str!("../lua/stage.lua").to_owned(),
+        [carry_out, include_str!("../lua/apply.lua")].join("\n"),
+        include_str!("../lua/settle.lua").to_owned(),
+        include_str!("../lua/abandon.lua").to_owned(),
+        include_str!("../lua/ask.lua").to_owned(),
+    ]
+    .map(|text| Loaded { hash: redis::Script::new(&text).get_hash().to_owned(), text })
+});
+
+impl Script {
+    /// Every script.
+    pub const ALL: [Self; 7] = [
+        Self::Begin,
+        Self::Commit,
+        Self::Stage,
+        Self::Apply,
+        Self::Settle,
+        Self::Abandon,
+        Self::Ask,
+    ];
+
+    /// What it does.
+    pub fn text(self) -> &'static str {
+        &LOADED[self as usize].text
+    }
+
+    /// What the server knows it by.
+    pub fn hash(self) -> &'static str {
+        &LOADED[self as usize].hash
+    }
+}

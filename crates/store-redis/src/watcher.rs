@@ -1,0 +1,101 @@
+//! News from other daemons: a thread that is subscribed to the queue's channel, and looks at the revision once
+//! a second besides, because news may get lost.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use runcue_store::overlay::News;
+
+use crate::connection::Options;
+use crate::value::parse;
+
+/// Between two looks at the revision, and between two attempts to connect.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long the thread may take to notice that it is to stop.
+const NOTICE: Duration = Duration::from_millis(250);
+
+/// A handle on the thread that listens.
+#[derive(Debug)]
+pub struct Watcher {
+    options: Options,
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Watcher {
+    /// Does not listen yet.
+    pub fn new(options: Options) -> Self {
+        Self { options, stop: Arc::default(), thread: Mutex::new(None) }
+    }
+
+    /// Begins to listen, if that has not begun.
+    pub fn ensure(&self, news: &News) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_some() || self.stop.load(Ordering::Acquire) {
+            return;
+        }
+        let (options, stop, news) = (self.options.clone(), self.stop.clone(), news.clone());
+        let listen = move || {
+            while !stop.load(Ordering::Acquire) {
+                // Whatever ends a connection, the next one begins with a look at the revision.
+                let _ = listen(&options, &stop, &news);
+                if !stop.load(Ordering::Acquire) {
+                    thread::park_timeout(LOOK);
+                }
+            }
+        };
+        *thread = thread::Builder::new().name("runcue-news".into()).spawn(listen).ok();
+    }
+
+    /// Stops listening.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Listens until the connection ends.
+fn listen(options: &Options, stop: &AtomicBool, news: &News) -> runcue_store::Result<()> {
+    let channel = options.keys.key("news");
+    let mut looks = options.connect()?;
+    let explain = |error| crate::failure::explain(&options.place, &error);
+    let mut connection = options.connect()?.into_connection();
+    connection.set_read_timeout(Some(NOTICE)).map_err(explain)?;
+    let mut subscription = connection.as_pubsub();
+    // A user who may not subscribe hears of everything by looking.
+    let subscribed = subscription.subscribe(&channel).is_ok();
+    let mut quiet = LOOK;
+    while !stop.load(Ordering::Acquire) {
+        if quiet >= LOOK {
+            quiet = Duration::ZERO;
+            let revision = looks.command("HGET", "meta", &[b"revision"])?;
+            news.heard(parse(&revision).unwrap_or(0));
+        }
+        if !subscribed {
+            thread::park_timeout(NOTICE);
+            quiet += NOTICE;
+            continue;
+        }
+        match subscription.get_message() {
+            Ok(message) => {
+                let text = String::from_utf8_lossy(message.get_payload_bytes()).into_owned();
+                news.heard(text.parse().unwrap_or(0));
+            }
+            Err(error) if error.is_timeout() => quiet += NOTICE,
+            Err(error) => return Err(explain(error)),
+        }
+    }
+    Ok(())
+}

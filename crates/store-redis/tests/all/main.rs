@@ -1,0 +1,54 @@
+//! The contract on a real Redis server, and what only a server can suffer: lost replies, crashes, frost, bad
+//! settings.
+
+#![expect(clippy::unwrap_used, reason = "a panic is the way a test fails")]
+
+mod crashes;
+mod lost_replies;
+mod refusals;
+mod turns;
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use runcue_store::Store;
+use runcue_store_suite::Maker;
+use runcue_test_servers::Prefix;
+
+/// Prefixes on the shared server; the latest one is what is opened again. The instants are the tests' own.
+struct Prefixes {
+    latest: Mutex<Option<Prefix>>,
+}
+
+impl Prefixes {
+    fn new() -> Self {
+        Self { latest: Mutex::new(None) }
+    }
+
+    fn handle(&self) -> Arc<dyn Store> {
+        let latest = self.latest.lock().unwrap();
+        let url = format!("{}&clock=caller", latest.as_ref().unwrap().url());
+        Arc::new(runcue_store_redis::open_url(&url).unwrap())
+    }
+}
+
+#[async_trait]
+impl Maker for Prefixes {
+    async fn open(&self) -> Arc<dyn Store> {
+        *self.latest.lock().unwrap() = Some(runcue_test_servers::redis().unwrap());
+        self.handle()
+    }
+
+    async fn reopen(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        drop(store);
+        Some(self.handle())
+    }
+
+    async fn second_handle(&self, _: &Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        Some(self.handle())
+    }
+}
+
+runcue_store_suite::contract_suite!(Prefixes::new());
+runcue_store_suite::durable_suite!(Prefixes::new());
+runcue_store_suite::model_suite!(Prefixes::new(), 30);
