@@ -276,6 +276,23 @@ pub async fn a_clock_set_back_fires_nothing_twice(maker: impl Maker) {
     assert_eq!(fired(&s).await, [s.now]);
 }
 
+/// The check says so, and a pause and a resume set it right.
+pub async fn a_schedule_that_a_fast_clock_fired_is_found(maker: impl Maker) {
+    let mut s = Scene::new(&maker).await;
+    define(&s, [schedule("tick", "* * * * *")]).await;
+    s.now = MINUTE.plus(secs(365 * 24 * 3600));
+    assert_eq!(fired(&s).await, [s.now]);
+    s.now = MINUTE;
+    let findings = s.store.check(s.now).await.unwrap();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].contains("tick") && findings[0].contains("resume"), "{findings:?}");
+    define(&s, [ScheduleSpec { paused: true, ..schedule("tick", "* * * * *") }]).await;
+    define(&s, [schedule("tick", "* * * * *")]).await;
+    s.check().await;
+    s.wait(60);
+    assert_eq!(fired(&s).await, [s.now]);
+}
+
 /// In one step, and each has its job.
 pub async fn thousands_of_schedules_fire_together(maker: impl Maker) {
     let mut s = Scene::new(&maker).await;
