@@ -180,7 +180,7 @@ impl Tables for LmdbTables {
         Ok(revision)
     }
 
-    fn known(&mut self, ids: &[JobId]) -> Result<Map<JobId, Seq>> {
+    fn known(&mut self, ids: &[JobId], _sure: bool) -> Result<Map<JobId, Seq>> {
         self.look(|view| {
             let mut known = Map::default();
             for id in ids {

@@ -164,7 +164,7 @@ impl Tables for SqliteTables {
         Ok(revision)
     }
 
-    fn known(&mut self, ids: &[JobId]) -> Result<Map<JobId, Seq>> {
+    fn known(&mut self, ids: &[JobId], _sure: bool) -> Result<Map<JobId, Seq>> {
         self.find_known(ids)
     }
 

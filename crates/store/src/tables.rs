@@ -110,8 +110,9 @@ pub trait Tables {
         let _ = lanes;
     }
 
-    /// Those of these jobs that are known, with their places.
-    fn known(&mut self, ids: &[JobId]) -> Result<Map<JobId, Seq>>;
+    /// Those of these jobs that are known, with their places. Unless it must be sure, tables that refuse a
+    /// known job at their commit, and have the operation run again, need not look.
+    fn known(&mut self, ids: &[JobId], sure: bool) -> Result<Map<JobId, Seq>>;
     /// Inserts jobs that are not known yet.
     fn insert(&mut self, jobs: &[Job]) -> Result<()>;
     /// The place of a job.

@@ -61,8 +61,13 @@ impl<T: Tables> Machine<T> {
             return Err(StoreError::Cycle(cycle));
         }
         let ids: Vec<JobId> = batch.jobs.iter().map(|spec| spec.id).collect();
+        // A key or a cap is judged by whether the job is there already.
+        let capped = |spec: &JobSpec| {
+            self.queues.get(&spec.queue).is_some_and(|queue| queue.max_queued.is_some())
+        };
+        let sure = batch.jobs.iter().any(|spec| spec.idempotency_key.is_some() || capped(spec));
         let mut checked = Checked {
-            here: self.tables.known(&ids)?,
+            here: self.tables.known(&ids, sure)?,
             known: vec![None; batch.jobs.len()],
             given_up: Vec::new(),
             prerequisites: Map::default(),

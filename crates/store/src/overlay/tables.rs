@@ -100,8 +100,13 @@ impl<B: Backend> Tables for Overlay<B> {
         self.expected_lanes.extend_from_slice(lanes);
     }
 
-    fn known(&mut self, ids: &[JobId]) -> Result<Map<JobId, Seq>> {
+    fn known(&mut self, ids: &[JobId], sure: bool) -> Result<Map<JobId, Seq>> {
         // An id that nobody has asked about is taken for new. The commit is refused if it is not.
+        if sure && ids.iter().any(|id| !self.ids.contains_key(id)) {
+            let mut questions = self.foreseen();
+            questions.ids = ids.iter().copied().filter(|id| !self.ids.contains_key(id)).collect();
+            self.ask(questions)?;
+        }
         Ok(ids.iter().filter_map(|id| Some((*id, (*self.ids.get(id)?)?))).collect())
     }
 
