@@ -164,12 +164,11 @@ async fn satisfied(
     }
     drop(kept);
     let verdict = |candidate: &Candidate| {
-        let each = candidate.job.spec.depends_on.iter().map(|id| answers.get(id).copied());
-        each.fold(Some(true), |all, one| match (all, one) {
-            (Some(false), _) | (_, Some(false)) => Some(false),
-            (Some(true), Some(true)) => Some(true),
-            _ => None,
-        })
+        let needed = &candidate.job.spec.depends_on;
+        if needed.iter().any(|id| answers.get(id) == Some(&false)) {
+            return Some(false);
+        }
+        needed.iter().all(|id| answers.contains_key(id)).then_some(true)
     };
     candidates.iter().map(verdict).collect()
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is the way a test fails")]
 
 mod file;
+mod fixture;
 mod presence;
 mod shell;
 
