@@ -164,10 +164,11 @@ async fn satisfied(
     }
     drop(kept);
     let verdict = |candidate: &Candidate| {
-        let on = &candidate.job.spec.depends_on;
-        let each: Option<Vec<bool>> = on.iter().map(|id| answers.get(id).copied()).collect();
-        let unsatisfied = on.iter().any(|id| answers.get(id) == Some(&false));
-        if unsatisfied { Some(false) } else { each.map(|_| true) }
+        let needed = &candidate.job.spec.depends_on;
+        if needed.iter().any(|id| answers.get(id) == Some(&false)) {
+            return Some(false);
+        }
+        needed.iter().all(|id| answers.contains_key(id)).then_some(true)
     };
     candidates.iter().map(verdict).collect()
 }

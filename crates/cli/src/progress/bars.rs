@@ -14,10 +14,48 @@ use crate::{gauge, out, words};
 const MOST_TASKS: usize = 8;
 /// More services than this are not shown.
 const MOST_SERVICES: usize = 6;
-const NAME: usize = 20;
+/// Columns that the numbers of a bar and the spaces take.
+const NUMBERS: usize = 14;
+/// Columns that the remark behind it should have.
+const REMARK: usize = 28;
+
+/// How the columns of the terminal are shared out, so that no line wraps: a line that does is not drawn over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Columns {
+    name: usize,
+    bar: usize,
+    narrow: bool,
+}
+
+impl Columns {
+    fn of(width: usize) -> Self {
+        let narrow = width < 72;
+        let name = if narrow { 12 } else { 20 };
+        let bar = width.saturating_sub(name + NUMBERS + REMARK).clamp(8, 30);
+        Self { name, bar, narrow }
+    }
+
+    fn here() -> Self {
+        let size = ratatui::crossterm::terminal::size();
+        Self::of(size.map_or(80, |(width, _)| usize::from(width)))
+    }
+
+    fn named(self, name: &str) -> String {
+        let width = self.name;
+        format!("{:width$}", words::one_line(name, width))
+    }
+
+    fn bar(self, color: &str) -> ProgressStyle {
+        style(&format!(
+            "{{prefix}} {{bar:{}.{color}/dim}} {{pos:>5}}/{{len:<5}} {{wide_msg}}",
+            self.bar
+        ))
+    }
+}
 
 /// Bars on a terminal.
 pub struct Bars {
+    columns: Columns,
     all: MultiProgress,
     tasks: Vec<ProgressBar>,
     services: Vec<ProgressBar>,
@@ -29,19 +67,20 @@ impl Bars {
     pub fn new(tracker: &Tracker) -> Self {
         let all = MultiProgress::new();
         out::set_bars(Some(all.clone()));
+        let columns = Columns::here();
         let shown = shown(tracker);
         let tasks = shown.iter().map(|(name, counts)| {
             let bar = all.add(ProgressBar::new(counts.total()));
-            bar.set_style(style("{prefix} {bar:30.cyan/dim} {pos:>5}/{len:<5} {msg}"));
-            bar.set_prefix(format!("{:NAME$}", words::one_line(name, NAME)));
+            bar.set_style(columns.bar("cyan"));
+            bar.set_prefix(columns.named(name));
             bar
         });
         let tasks: Vec<ProgressBar> = tasks.collect();
         let total = all.add(ProgressBar::new(tracker.counts().total()));
-        total.set_style(style("{prefix} {bar:30.green/dim} {pos:>5}/{len:<5} {msg}"));
-        total.set_prefix(format!("{:NAME$}", "all jobs"));
+        total.set_style(columns.bar("green"));
+        total.set_prefix(columns.named("all jobs"));
         total.enable_steady_tick(Duration::from_millis(500));
-        Self { all, tasks, services: Vec::new(), total }
+        Self { columns, all, tasks, services: Vec::new(), total }
     }
 
     /// Something happened to a job.
@@ -69,14 +108,15 @@ impl Bars {
         let shown = services.len().min(MOST_SERVICES);
         while self.services.len() < shown {
             let line = self.all.insert_before(&self.total, ProgressBar::new_spinner());
-            line.set_style(style("{prefix} {msg}"));
+            line.set_style(style("{prefix} {wide_msg}"));
             self.services.push(line);
         }
         for (line, service) in self.services.iter().zip(services) {
             let gauge = gauge::of(service, now);
-            line.set_prefix(format!("{:NAME$}", words::one_line(service.name.as_str(), NAME)));
-            let (bar, concurrent, rate) = (gauge.bar, gauge.concurrent, gauge.rate);
-            line.set_message(format!("{bar} {concurrent}  {rate}  {}", gauge.status));
+            line.set_prefix(self.columns.named(service.name.as_str()));
+            let (concurrent, rate, status) = (gauge.concurrent, gauge.rate, gauge.status);
+            let bar = if self.columns.narrow { String::new() } else { gauge.bar + " " };
+            line.set_message(format!("{bar}{concurrent}  {rate}  {status}"));
         }
     }
 
@@ -128,4 +168,20 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("█▓░")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_leave_room_for_the_remark_on_usual_terminals() {
+        for width in [62, 72, 80, 100, 120] {
+            let columns = Columns::of(width);
+            assert!(columns.name + columns.bar + NUMBERS + REMARK <= width, "{width}: {columns:?}");
+        }
+        assert_eq!(Columns::of(120).bar, 30);
+        assert_eq!(Columns::of(20), Columns { name: 12, bar: 8, narrow: true });
+        assert_eq!(Columns::of(60).named("a-task-with-a-long-name").chars().count(), 12);
+    }
 }

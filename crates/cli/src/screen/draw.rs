@@ -18,6 +18,11 @@ const HELP: &str = "\
  ?          these words
  q          leave";
 
+/// Narrower than this, what can be done without is left out, so that nothing wraps.
+const NARROW: u16 = 72;
+/// From this width on there is room for the depth beside the counts.
+const WIDE: u16 = 110;
+
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     let services = u16::try_from(screen.seen.services.len()).unwrap_or(u16::MAX);
@@ -47,9 +52,13 @@ fn draw_queue(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
     let block = Block::bordered().title(format!(" {} ", screen.seen.status.store));
     let inner = block.inner(area);
     frame.render_widget(block, area);
+    let text = Paragraph::new(queue_lines(screen)).wrap(Wrap { trim: true });
+    if area.width < WIDE {
+        return frame.render_widget(text, inner);
+    }
     let [left, right] =
-        Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(inner);
-    frame.render_widget(Paragraph::new(queue_lines(screen)).wrap(Wrap { trim: true }), left);
+        Layout::horizontal([Constraint::Min(80), Constraint::Percentage(30)]).areas(inner);
+    frame.render_widget(text, left);
     let [label, depth] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(right);
     frame.render_widget(Line::from("queued over time").dim(), label);
     let width = usize::from(depth.width);
@@ -62,7 +71,17 @@ fn queue_lines(screen: &Screen) -> Vec<Line<'static>> {
     let status = &screen.seen.status;
     let mut counts = Vec::new();
     for state in StateWord::ALL {
-        let n = status.counts.get(state);
+        // A leased job begins in a moment: it counts as running, as in the table of groups.
+        let n = match state {
+            StateWord::Leased => 0,
+            StateWord::Running => status.counts.leased + status.counts.running,
+            other => status.counts.get(other),
+        };
+        // The bad news only where there is some: all seven do not fit on a line.
+        let usual = matches!(state, StateWord::Queued | StateWord::Running | StateWord::Completed);
+        if n == 0 && !usual {
+            continue;
+        }
         let style = if n == 0 { Style::new().dim() } else { Style::new().fg(color(state)) };
         counts.push(Span::styled(format!("{n} {state}  "), style));
     }
@@ -87,12 +106,13 @@ fn draw_services(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
         let none = Paragraph::new("none").dim().block(block);
         return frame.render_widget(none, area);
     }
+    let narrow = area.width < NARROW;
     let rows = screen.seen.services.iter().map(|service| {
         let gauge = gauge::of(service, screen.seen.at);
         let color = if gauge.open { Color::Green } else { Color::Yellow };
         Row::new([
             Cell::from(words::one_line(service.name.as_str(), 24)),
-            Cell::from(gauge.bar),
+            Cell::from(if narrow { String::new() } else { gauge.bar }),
             Cell::from(gauge.concurrent),
             Cell::from(gauge.rate),
             Cell::from(gauge.status).style(Style::new().fg(color)),
@@ -100,9 +120,9 @@ fn draw_services(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
     });
     let widths = [
         Constraint::Max(24),
-        Constraint::Length(12),
-        Constraint::Length(18),
-        Constraint::Length(20),
+        Constraint::Length(if narrow { 0 } else { 12 }),
+        Constraint::Length(if narrow { 14 } else { 18 }),
+        Constraint::Length(if narrow { 14 } else { 20 }),
         Constraint::Min(10),
     ];
     frame.render_widget(Table::new(rows, widths).block(block), area);
@@ -127,9 +147,13 @@ fn draw_groups(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
         let cells = [words::one_line(name, 30), paused.to_owned()];
         Row::new(cells.into_iter().chain(numbers.map(|n| n.to_string())))
     });
-    let heading = ["", "", "queued", "running", "completed", "failed", "cancelled"];
+    let narrow = area.width < NARROW;
+    let done = if narrow { "done" } else { "completed" };
+    let heading = ["", "", "queued", "running", done, "failed", "cancelled"];
     let mut widths = vec![Constraint::Max(30), Constraint::Length(6)];
-    widths.extend([Constraint::Length(10); 5]);
+    // Without room for all of them the cancelled ones, the last column, are left out.
+    let columns = if narrow { [7, 7, 7, 7, 0] } else { [9; 5] };
+    widths.extend(columns.map(Constraint::Length));
     let table = Table::new(rows.collect::<Vec<_>>(), widths)
         .header(Row::new(heading).style(Style::new().dim()))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))

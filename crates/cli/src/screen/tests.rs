@@ -34,7 +34,11 @@ async fn snapshot() -> Snapshot {
 }
 
 fn drawn(screen: &Screen) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(100, 30)).unwrap();
+    drawn_at(screen, 100, 30)
+}
+
+fn drawn_at(screen: &Screen, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, screen)).unwrap();
     terminal.backend().to_string()
 }
@@ -110,4 +114,39 @@ async fn the_smallest_terminal_does_not_panic() {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, &screen)).unwrap();
     }
+}
+
+#[tokio::test]
+async fn nothing_wraps_or_is_cut_on_usual_terminals() {
+    let mut seen = snapshot().await;
+    let counts = &mut seen.status.counts;
+    (counts.queued, counts.running, counts.completed) = (1_234, 16, 56_789);
+    let screen = Screen::new(seen);
+    for (width, height) in [(60, 20), (80, 24), (100, 30), (120, 40)] {
+        let text = drawn_at(&screen, width, height);
+        let whole = |parts: &[&str]| {
+            let on_one = |line: &str| parts.iter().all(|part| line.contains(part));
+            assert!(text.lines().any(on_one), "{parts:?} at {width}x{height}:\n{text}");
+        };
+        whole(&["1234 queued", "16 running", "56789 completed"]);
+        whole(&["3 ready, 0 wait for a time, 0 wait for other jobs"]);
+        whole(&["api", "0/5 concurrent", "0/60 per min", "OK"]);
+        whole(&["queued", "running", "failed"]);
+        whole(&["nightly", "2"]);
+        whole(&["weekly", "paused", "1"]);
+        whole(&["queued", "resize"]);
+        whole(&["q quit", "? help"]);
+    }
+}
+
+#[tokio::test]
+async fn all_counts_fit_on_eighty_columns() {
+    let mut seen = snapshot().await;
+    let counts = &mut seen.status.counts;
+    (counts.queued, counts.leased, counts.running, counts.completed) = (412, 3, 16, 789);
+    (counts.failed, counts.cancelled, counts.quarantined) = (5, 6, 7);
+    let text = drawn_at(&Screen::new(seen), 80, 24);
+    let line = "412 queued  19 running  789 completed  5 failed  6 cancelled  7 quarantined";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("ready, "), "{text}");
 }

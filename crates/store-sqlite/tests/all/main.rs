@@ -5,6 +5,7 @@
 
 mod file;
 mod places;
+mod fixture;
 mod presence;
 mod shell;
 

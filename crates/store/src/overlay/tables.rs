@@ -1,5 +1,7 @@
 //! The overlay as the machine's tables.
 
+use std::collections::HashSet;
+
 use runcue_core::board::Head;
 use runcue_core::map::Map;
 use runcue_core::{
@@ -104,7 +106,9 @@ impl<B: Backend> Tables for Overlay<B> {
         // An id that nobody has asked about is taken for new. The commit is refused if it is not.
         if sure && ids.iter().any(|id| !self.ids.contains_key(id)) {
             let mut questions = self.foreseen();
-            questions.ids = ids.iter().copied().filter(|id| !self.ids.contains_key(id)).collect();
+            let asked: HashSet<JobId> = questions.ids.iter().copied().collect();
+            let wanted = |id: &&JobId| !self.ids.contains_key(id) && !asked.contains(id);
+            questions.ids.extend(ids.iter().filter(wanted));
             self.ask(questions)?;
         }
         Ok(ids.iter().filter_map(|id| Some((*id, (*self.ids.get(id)?)?))).collect())
