@@ -188,6 +188,9 @@ CREATE FUNCTION runcue.take_turn() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('idle_in_transaction_session_timeout', '2000', true),
             set_config('lock_timeout', '8000', true);
+    -- In a turn rows are found by their keys, however few or many the planner believes there are.
+    PERFORM set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+            set_config('enable_mergejoin', 'off', true);
     PERFORM pg_advisory_xact_lock(hashtextextended('runcue.', 0));
 END $$;
 

@@ -104,6 +104,6 @@ async fn a_transaction_that_somebody_holds_open_makes_nothing_slower() {
         free.pages, pinned.pages, free.entries, pinned.entries, free.bytes, pinned.bytes
     );
     assert!(pinned.pages < free.pages * 1.5, "{told}");
-    assert!(pinned.entries < free.entries * 1.5, "{told}");
+    assert!(pinned.entries < free.entries * 1.25, "{told}");
     assert!(pinned.bytes < free.bytes * 2.0, "{told}");
 }
