@@ -54,7 +54,8 @@ impl Kind {
         match self {
             Self::Sqlite => cfg!(feature = "sqlite"),
             Self::Lmdb => cfg!(feature = "lmdb"),
-            Self::Postgres | Self::Redis => false,
+            Self::Postgres => cfg!(feature = "postgres"),
+            Self::Redis => cfg!(feature = "redis"),
             Self::Memory => true,
         }
     }
@@ -217,11 +218,18 @@ impl Address {
             Kind::Sqlite => Ok(Arc::new(runcue_store_sqlite::SqliteStore::open_url(&self.url())?)),
             #[cfg(feature = "lmdb")]
             Kind::Lmdb => Ok(Arc::new(runcue_store_lmdb::LmdbStore::open_url(&self.url())?)),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres => Ok(Arc::new(runcue_store_postgres::open_url(&self.url())?)),
+            #[cfg(feature = "redis")]
+            Kind::Redis => Ok(Arc::new(runcue_store_redis::open_url(&self.url())?)),
             #[cfg(not(feature = "sqlite"))]
             Kind::Sqlite => Err(self.not_built()),
             #[cfg(not(feature = "lmdb"))]
             Kind::Lmdb => Err(self.not_built()),
-            Kind::Postgres | Kind::Redis => Err(self.not_built()),
+            #[cfg(not(feature = "postgres"))]
+            Kind::Postgres => Err(self.not_built()),
+            #[cfg(not(feature = "redis"))]
+            Kind::Redis => Err(self.not_built()),
         }
     }
 
@@ -237,6 +245,10 @@ impl Address {
             Kind::Sqlite => runcue_store_sqlite::Options::parse(&self.url()).map(drop),
             #[cfg(feature = "lmdb")]
             Kind::Lmdb => runcue_store_lmdb::Options::parse(&self.url()).map(drop),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres => runcue_store_postgres::Options::parse(&self.url()).map(drop),
+            #[cfg(feature = "redis")]
+            Kind::Redis => runcue_store_redis::Options::parse(&self.url()).map(drop),
             _ => Ok(()),
         }
     }

@@ -11,9 +11,10 @@ end
 if meta[3] or (meta[2] or '1') ~= ARGV[2] then
     return {'behind'}
 end
--- In a turn it must still be ours; without one it must be nobody's.
+-- Nobody else may be in their turn. One of our own that has run out does no harm as long as nobody has written
+-- since, which the revision tells.
 local holder = call('GET', prefix .. 'turn')
-if (holder or '') ~= ARGV[3] then
+if holder and holder ~= ARGV[3] then
     return {'behind'}
 end
 local ids = cmsgpack.unpack(ARGV[10])

@@ -36,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LARGE: usize = 512 * 1024;
 /// The size of a part.
 const PART: usize = 128 * 1024;
+/// Lanes that are read before the turn is made to last longer.
+const LANES: usize = 20_000;
 /// Entries of a stream in one question.
 const ENTRIES: &[u8] = b"500";
 
@@ -195,7 +197,10 @@ impl RedisBackend {
         let mut changed = read().map_err(|why| link.unreadable(why))?;
         let waiting: Vec<LaneId> =
             items(&replies[6]).iter().filter_map(parse).map(LaneId).collect();
-        find::learn_lanes(link, &mut self.lanes, waiting.iter().copied())?;
+        for some in waiting.chunks(LANES) {
+            find::learn_lanes(link, &mut self.lanes, some.iter().copied())?;
+            renew(link)?;
+        }
         for lane in waiting {
             if let Some(key) = self.lanes.get(&lane) {
                 changed.lanes.push(TouchedLane { lane, key: key.clone(), from: None });
@@ -291,6 +296,11 @@ impl RedisBackend {
         }
         Ok(pruned)
     }
+}
+
+/// Makes the turn last longer while much is read. If it is somebody else's by now, that does no harm.
+fn renew(link: &mut Link) -> Result<()> {
+    link.command("PEXPIRE", "turn", &[TURN.as_bytes()]).map(drop)
 }
 
 /// Carries a large commit out to its end, whoever made it.

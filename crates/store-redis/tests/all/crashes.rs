@@ -42,6 +42,7 @@ struct Load {
     stores: Vec<Arc<RedisStore>>,
     full: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
+    submitters: Vec<tokio::task::JoinHandle<()>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -50,10 +51,11 @@ impl Load {
         let open = |url: &String| Arc::new(runcue_store_redis::open_url(url).unwrap());
         let stores: Vec<Arc<RedisStore>> = urls.iter().map(open).collect();
         let (ledger, full, over) = (Arc::default(), Arc::default(), Arc::default());
-        let mut load = Self { ledger, stores, full, over, tasks: Vec::new() };
+        let (submitters, tasks) = (Vec::new(), Vec::new());
+        let mut load = Self { ledger, stores, full, over, submitters, tasks };
         for (n, store) in load.stores.clone().into_iter().enumerate() {
             let (ledger, full, over) = (load.ledger.clone(), load.full.clone(), load.over.clone());
-            load.tasks.push(tokio::spawn(submit(store.clone(), ledger.clone(), n, full)));
+            load.submitters.push(tokio::spawn(submit(store.clone(), ledger.clone(), n, full)));
             load.tasks.push(tokio::spawn(work(store.clone(), ledger, n, over.clone())));
             load.tasks.push(tokio::spawn(reap(store, over)));
         }
@@ -76,6 +78,9 @@ impl Load {
     /// Lets the daemons finish all there is and compares the ledger with the store.
     async fn settle(self) {
         self.full.store(true, Ordering::Release);
+        for submitter in self.submitters {
+            submitter.await.unwrap();
+        }
         let begun = Instant::now();
         let store = &self.stores[0];
         loop {
@@ -95,7 +100,7 @@ impl Load {
         for (id, job) in submitted.iter().zip(&jobs) {
             let job =
                 job.as_ref().unwrap_or_else(|| panic!("{id} was acknowledged and is not there"));
-            assert_eq!(job.life.state.word(), StateWord::Completed, "{id}");
+            assert_eq!(job.life.state.word(), StateWord::Completed, "{id}: {:?}", job.life);
         }
         let again = self.ledger.again.lock().unwrap().clone();
         assert!(again.is_empty(), "finished jobs ran again: {again:?}");

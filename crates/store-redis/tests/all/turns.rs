@@ -45,6 +45,15 @@ fn a_daemon_that_was_frozen_past_its_turn_changes_nothing() {
 }
 
 #[test]
+fn a_turn_that_ran_out_unnoticed_by_anybody_is_still_written() {
+    let server = Redis::settings().start().unwrap();
+    let mut slow = daemon(&server, 1);
+    let opening = slow.begin(0, None, &Questions::default()).unwrap();
+    assert_eq!(server.command(&["DEL", TURN]).unwrap(), ":1");
+    assert!(is_done(&slow.commit(&writes(1, opening.revision, true)).unwrap()));
+}
+
+#[test]
 fn a_commit_without_a_turn_waits_for_nobody_and_disturbs_nobody() {
     let server = Redis::settings().start().unwrap();
     let (mut alone, mut other) = (daemon(&server, 1), daemon(&server, 2));
