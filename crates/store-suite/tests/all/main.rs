@@ -1,5 +1,7 @@
 //! The contract on the memory store, and on the machine in turns.
 
+#![expect(clippy::unwrap_used, reason = "a panic is the way a test fails")]
+
 mod turns;
 
 use std::sync::Arc;
