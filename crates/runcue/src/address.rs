@@ -222,20 +222,17 @@ impl Address {
             Kind::Postgres => Ok(Arc::new(runcue_store_postgres::open_url(&self.url())?)),
             #[cfg(feature = "redis")]
             Kind::Redis => Ok(Arc::new(runcue_store_redis::open_url(&self.url())?)),
-            #[cfg(not(feature = "sqlite"))]
-            Kind::Sqlite => Err(self.not_built()),
-            #[cfg(not(feature = "lmdb"))]
-            Kind::Lmdb => Err(self.not_built()),
-            #[cfg(not(feature = "postgres"))]
-            Kind::Postgres => Err(self.not_built()),
-            #[cfg(not(feature = "redis"))]
-            Kind::Redis => Err(self.not_built()),
+            #[cfg(not(all(
+                feature = "sqlite",
+                feature = "lmdb",
+                feature = "postgres",
+                feature = "redis"
+            )))]
+            _ => {
+                let (scheme, feature) = (self.scheme.clone(), self.kind.schemes()[0]);
+                Err(AddressError::NotBuilt { scheme, feature }.into())
+            }
         }
-    }
-
-    fn not_built(&self) -> StoreError {
-        let (scheme, feature) = (self.scheme.clone(), self.kind.schemes()[0]);
-        AddressError::NotBuilt { scheme, feature }.into()
     }
 
     /// Whether the settings mean something, before anything is made.

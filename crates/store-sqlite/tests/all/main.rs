@@ -4,8 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a panic is the way a test fails")]
 
 mod file;
-mod places;
 mod fixture;
+mod places;
 mod presence;
 mod shell;
 
