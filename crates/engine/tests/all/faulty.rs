@@ -8,13 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use runcue_core::why::Reason;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, QueueSpec, Seq, ServiceSpec, TaskSpec, Timestamp,
-    WorkerId,
+    Event, GroupName, Job, JobFilter, JobId, QueueSpec, ScheduleName, ScheduleSpec, Seq,
+    ServiceSpec, TaskSpec, Timestamp, WorkerId,
 };
 use runcue_store::{
-    Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, GroupInfo, ListRequest,
-    LogChunk, MemoryStore, Page, Pruned, QueueInfo, Reaped, Result, Retention, ServiceInfo, Stats,
-    Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
+    Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
+    ListRequest, LogChunk, MemoryStore, Page, Pruned, QueueInfo, Reaped, Result, Retention,
+    ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
+    WorkerSpec,
 };
 
 /// What happens to one call.
@@ -153,6 +154,9 @@ passed_on! {
     set_group_paused(now: Timestamp, group: GroupName, paused: bool) -> bool;
     upsert_queues(now: Timestamp, queues: Vec<QueueSpec>) -> ();
     upsert_services(now: Timestamp, services: Vec<ServiceSpec>) -> ();
+    upsert_schedules(now: Timestamp, schedules: Vec<ScheduleSpec>) -> ();
+    remove_schedule(now: Timestamp, name: ScheduleName) -> bool;
+    fire(now: Timestamp) -> Fired;
     upsert_tasks(now: Timestamp, tasks: Vec<TaskSpec>) -> ();
     upsert_worker(now: Timestamp, worker: WorkerSpec) -> ();
     remove_worker(now: Timestamp, worker: WorkerId) -> ();
@@ -166,6 +170,7 @@ passed_on! {
     groups() -> Vec<GroupInfo>;
     queues() -> Vec<QueueInfo>;
     services(now: Timestamp) -> Vec<ServiceInfo>;
+    schedules() -> Vec<ScheduleInfo>;
     tasks() -> Vec<TaskSpec>;
     workers() -> Vec<WorkerInfo>;
     events(after: u64, limit: usize) -> Vec<Event>;
