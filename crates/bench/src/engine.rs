@@ -11,11 +11,12 @@ use runcue_engine::{Cue, NewJob, Task};
 use runcue_store_sqlite::Durability;
 
 use crate::floor::Floor;
+use crate::peers;
 use crate::stores::{Jobs, open, submit};
 use crate::table::Line;
 
 /// Handlers at once.
-const SLOTS: usize = 256;
+pub const SLOTS: usize = 256;
 
 /// A cue with a handler that does nothing.
 async fn cue(directory: &Path, durability: Durability) -> Result<Cue> {
@@ -25,7 +26,7 @@ async fn cue(directory: &Path, durability: Durability) -> Result<Cue> {
 }
 
 /// Claim, handler and completion of many jobs, beside the floor that claims and completes as many.
-pub async fn drain(count: usize, lines: &mut Vec<Line>) -> Result<()> {
+pub async fn drain(count: usize, with_peers: bool, lines: &mut Vec<Line>) -> Result<()> {
     for durability in [Durability::Normal, Durability::Full] {
         let mode = durability.as_str();
         let (mut best, mut floor_best) = (0.0_f64, 0.0_f64);
@@ -53,6 +54,11 @@ pub async fn drain(count: usize, lines: &mut Vec<Line>) -> Result<()> {
             floor_best,
             0.5,
         ));
+        if with_peers && durability == Durability::Full {
+            let directory = tempfile::tempdir()?;
+            let theirs = peers::huey(&directory.path().join("huey.db"), count / 5)?;
+            peers::compare_drain(mode, best, theirs, lines);
+        }
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: prints one table with our figures, the raw floor of the same run, the ratios, the
-//! durability modes and the goals. `--quick` shrinks everything for a first look; words name parts.
+//! durability modes and the goals. `--quick` shrinks everything for a first look, `--peers` also installs and
+//! runs other queues; words name parts.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -8,6 +9,11 @@
 
 mod engine;
 mod floor;
+mod lmdb;
+mod peers;
+mod postgres;
+mod redis;
+mod servers;
 mod stores;
 mod table;
 
@@ -24,19 +30,44 @@ fn now() -> Timestamp {
 }
 
 /// The parts, those that leave little behind first.
-const PARTS: [&str; 8] =
-    ["throughput", "limits", "engine", "latency", "idle", "commands", "flatness", "memory"];
+const PARTS: [&str; 11] = [
+    "throughput",
+    "limits",
+    "engine",
+    "latency",
+    "idle",
+    "commands",
+    "lmdb",
+    "postgres",
+    "redis",
+    "flatness",
+    "memory",
+];
+
+/// What was asked for besides the parts.
+#[derive(Clone, Copy)]
+struct Wanted {
+    quick: bool,
+    peers: bool,
+}
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let quick = words.iter().any(|word| word == "--quick");
+    let has = |flag: &str| words.iter().any(|word| word == flag);
+    let wanted = Wanted { quick: has("--quick"), peers: has("--peers") };
+    let is_flag = |word: &&String| word.starts_with("--");
+    if let Some(unknown) =
+        words.iter().filter(is_flag).find(|word| *word != "--quick" && *word != "--peers")
+    {
+        bail!("there is no {unknown}; there are --quick and --peers");
+    }
     let named: Vec<&str> =
         words.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
     if let Some(unknown) = named.iter().find(|word| !PARTS.contains(word)) {
         bail!("there is no part {unknown}; there are {}", PARTS.join(", "));
     }
     if let [part] = named[..] {
-        let lines = tokio::runtime::Runtime::new()?.block_on(measure(part, quick))?;
+        let lines = tokio::runtime::Runtime::new()?.block_on(measure(part, wanted))?;
         println!("{}", table::render(&lines));
         return Ok(());
     }
@@ -44,33 +75,38 @@ fn main() -> Result<()> {
     let mut rows = String::new();
     for part in parts {
         eprintln!("{part} …");
-        rows.push_str(&in_its_own_process(part, quick)?);
+        rows.push_str(&in_its_own_process(part, wanted)?);
     }
     println!("{}{rows}", table::render(&[]));
     Ok(())
 }
 
 /// The rows of one part, measured by a process that has done nothing else, on disks that have settled.
-fn in_its_own_process(part: &str, quick: bool) -> Result<String> {
+fn in_its_own_process(part: &str, wanted: Wanted) -> Result<String> {
     Command::new("sync").status()?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(part).args(quick.then_some("--quick"));
+    command.arg(part);
+    command.args(wanted.quick.then_some("--quick")).args(wanted.peers.then_some("--peers"));
     let output = command.stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "the part {part} failed");
     let rows = String::from_utf8(output.stdout)?;
     Ok(rows.lines().skip(2).filter(|row| !row.is_empty()).map(|row| format!("{row}\n")).collect())
 }
 
-async fn measure(part: &str, quick: bool) -> Result<Vec<table::Line>> {
+async fn measure(part: &str, wanted: Wanted) -> Result<Vec<table::Line>> {
+    let Wanted { quick, peers } = wanted;
     let (count, million) = if quick { (20_000, 100_000) } else { (100_000, 1_000_000) };
     let mut lines = Vec::new();
     match part {
         "throughput" => stores::throughput(count, &mut lines).await?,
         "limits" => stores::limits(count, &mut lines).await?,
-        "engine" => engine::drain(count, &mut lines).await?,
+        "engine" => engine::drain(count, peers, &mut lines).await?,
         "latency" => engine::latency(if quick { 500 } else { 2_000 }, &mut lines).await?,
         "idle" => engine::idle(if quick { 5 } else { 20 }, &mut lines).await?,
         "commands" => tokio::task::block_in_place(|| engine::commands(2_000, &mut lines))?,
+        "lmdb" => lmdb::measure(count, &mut lines).await?,
+        "postgres" => postgres::measure(count, peers, &mut lines).await?,
+        "redis" => redis::measure(count, peers, &mut lines).await?,
         "flatness" => stores::flatness(million, &mut lines).await?,
         _ => stores::memory(million, &mut lines).await?,
     }

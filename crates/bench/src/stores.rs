@@ -14,11 +14,11 @@ use runcue_store_sqlite::{Durability, Options, SqliteStore};
 use crate::floor::Floor;
 use crate::table::Line;
 
-const PARAMS: &str = r#"{"page":17,"document":"a-document-of-some-length.pdf"}"#;
+pub const PARAMS: &str = r#"{"page":17,"document":"a-document-of-some-length.pdf"}"#;
 /// Jobs in one submission.
-const SUBMIT: usize = 1000;
+pub const SUBMIT: usize = 1000;
 /// Jobs in one claim.
-const CLAIM: usize = 100;
+pub const CLAIM: usize = 100;
 
 /// Jobs with different groups and services.
 pub struct Jobs {
@@ -39,6 +39,16 @@ impl Jobs {
 
     pub fn take(&mut self, count: usize) -> Result<Vec<JobSpec>> {
         (0..count).map(|_| self.one()).collect()
+    }
+
+    /// The services, each with slots and a rate that are never exhausted.
+    pub fn limits(&self) -> Vec<ServiceSpec> {
+        let spec = |name: &ServiceName| ServiceSpec {
+            max_concurrent: Some(1_000),
+            rates: vec![Rate { limit: 10_000_000, window: Duration::from_secs(60) }],
+            ..ServiceSpec::new(name.clone())
+        };
+        self.services.iter().map(spec).collect()
     }
 
     fn one(&mut self) -> Result<JobSpec> {
@@ -82,11 +92,20 @@ pub async fn submit(store: &dyn Store, jobs: &mut Jobs, count: usize) -> Result<
 
 /// Claims and completes up to a count, and answers how many, how long it took, and how long the claims.
 pub async fn drain(store: &dyn Store, count: usize) -> Result<(usize, Duration, Duration)> {
+    drain_by(store, count, CLAIM).await
+}
+
+/// The same with so many jobs to a claim.
+pub async fn drain_by(
+    store: &dyn Store,
+    count: usize,
+    most: usize,
+) -> Result<(usize, Duration, Duration)> {
     let worker = WorkerId::from_u128(1);
     let (begin, mut claims, mut done) = (Instant::now(), Duration::ZERO, 0);
     while done < count {
         let claim = Instant::now();
-        let claimed = store.claim(crate::now(), ClaimRequest::new(worker, CLAIM)).await?;
+        let claimed = store.claim(crate::now(), ClaimRequest::new(worker, most)).await?;
         claims += claim.elapsed();
         let end = |(_, lease)| Finish {
             lease,
@@ -102,7 +121,7 @@ pub async fn drain(store: &dyn Store, count: usize) -> Result<(usize, Duration, 
     Ok((done, begin.elapsed(), claims))
 }
 
-fn per_second(count: usize, time: Duration) -> f64 {
+pub fn per_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64()
 }
 
@@ -199,12 +218,7 @@ pub async fn limits(count: usize, lines: &mut Vec<Line>) -> Result<()> {
         let directory = tempfile::tempdir()?;
         let store = open(directory.path(), Durability::Normal)?;
         let mut jobs = Jobs::new(0, 100)?;
-        let spec = |name: &ServiceName| ServiceSpec {
-            max_concurrent: Some(1_000),
-            rates: vec![Rate { limit: 10_000_000, window: Duration::from_secs(60) }],
-            ..ServiceSpec::new(name.clone())
-        };
-        store.upsert_services(crate::now(), jobs.services.iter().map(spec).collect()).await?;
+        store.upsert_services(crate::now(), jobs.limits()).await?;
         submit(&store, &mut jobs, count).await?;
         let (done, time, _) = drain(&store, count).await?;
         limited = limited.max(per_second(done, time));

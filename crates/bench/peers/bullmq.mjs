@@ -1,0 +1,93 @@
+// BullMQ on a Redis server: bulk add, drain of a task that does nothing, time from add to start.
+// Arguments: address, number of jobs. Prints one line of JSON.
+//
+// Tuned as its documentation says: addBulk, a high concurrency, completed jobs removed at once. Several settings
+// are tried and the best is kept.
+import { readFileSync } from "node:fs";
+import { Queue, Worker } from "bullmq";
+import Redis from "ioredis";
+
+const [url, text] = process.argv.slice(2);
+const count = Number(text);
+const params = { page: 17, document: "a-document-of-some-length.pdf" };
+const manifest = new URL("node_modules/bullmq/package.json", import.meta.url);
+const { version } = JSON.parse(readFileSync(manifest));
+const connect = () => new Redis(url, { maxRetriesPerRequest: null });
+const opts = { removeOnComplete: true, removeOnFail: true };
+
+async function fill(queue) {
+  const batches = [];
+  for (let at = 0; at < count; at += 1000) {
+    const size = Math.min(1000, count - at);
+    batches.push(Array.from({ length: size }, () => ({ name: "noop", data: params, opts })));
+  }
+  const begin = performance.now();
+  for (const batch of batches) await queue.addBulk(batch);
+  return (count * 1000) / (performance.now() - begin);
+}
+
+async function drain(queue, setting) {
+  let done = 0;
+  let finish;
+  const finished = new Promise((resolve) => (finish = resolve));
+  const begin = performance.now();
+  const workers = Array.from({ length: setting.workers }, () => {
+    const worker = new Worker(queue.name, async () => {}, {
+      connection: connect(),
+      concurrency: setting.concurrency,
+      ...opts,
+      removeOnComplete: { count: 0 },
+    });
+    worker.on("completed", () => void (++done === count && finish()));
+    return worker;
+  });
+  await finished;
+  const rate = (count * 1000) / (performance.now() - begin);
+  await Promise.all(workers.map((worker) => worker.close()));
+  return rate;
+}
+
+async function latency(queue) {
+  let started;
+  const worker = new Worker(queue.name, async () => started(performance.now()), {
+    connection: connect(),
+    concurrency: 8,
+    removeOnComplete: { count: 0 },
+  });
+  await worker.waitUntilReady();
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  const times = [];
+  for (let n = 0; n < 300; n++) {
+    const start = new Promise((resolve) => (started = resolve));
+    const begin = performance.now();
+    await queue.add("noop", params, opts);
+    times.push((await start) - begin);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  await worker.close();
+  return times.sort((a, b) => a - b)[Math.floor((times.length - 1) / 2)];
+}
+
+const settings = [
+  { workers: 1, concurrency: 100 },
+  { workers: 1, concurrency: 300 },
+  { workers: 2, concurrency: 200 },
+];
+let add = 0;
+let best = 0;
+let chosen = "";
+for (const [place, setting] of settings.entries()) {
+  const queue = new Queue(`bench-${place}`, { connection: connect() });
+  add = Math.max(add, await fill(queue));
+  const rate = await drain(queue, setting);
+  if (rate > best) {
+    best = rate;
+    chosen = `${setting.workers} worker, ${setting.concurrency} at once`;
+  }
+  await queue.close();
+}
+const queue = new Queue("bench-latency", { connection: connect() });
+const waits = await latency(queue);
+await queue.close();
+console.log(JSON.stringify({ version, add, drain: best, latency: waits, chosen }));
+process.exit(0);

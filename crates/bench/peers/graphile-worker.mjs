@@ -1,0 +1,110 @@
+// graphile-worker on a PostgreSQL server: bulk add, drain of a task that does nothing, time from add to start.
+// Arguments: address, number of jobs. Prints one line of JSON.
+//
+// Tuned as its documentation on performance says: jobs are fetched in batches into a local queue, completions
+// are batched, the pool is larger than what runs at once. Several settings are tried and the best is kept.
+import { readFileSync } from "node:fs";
+import { Logger, makeWorkerUtils, run } from "graphile-worker";
+import pg from "pg";
+
+const [url, text] = process.argv.slice(2);
+const count = Number(text);
+const params = { page: 17, document: "a-document-of-some-length.pdf" };
+const manifest = new URL("node_modules/graphile-worker/package.json", import.meta.url);
+const { version } = JSON.parse(readFileSync(manifest));
+const logger = new Logger(() => (level, message) => {
+  if (level === "error") console.error(message);
+});
+
+const pool = new pg.Pool({ connectionString: url, max: 30 });
+pool.on("error", (error) => console.error(error.message));
+pool.on("connect", (client) => client.on("error", (error) => console.error(error.message)));
+const utils = await makeWorkerUtils({ pgPool: pool, logger });
+await utils.migrate();
+
+async function left() {
+  const { rows } = await pool.query("SELECT count(*)::int AS n FROM graphile_worker._private_jobs");
+  return rows[0].n;
+}
+
+async function fill() {
+  const batches = [];
+  for (let at = 0; at < count; at += 1000) {
+    const size = Math.min(1000, count - at);
+    batches.push(Array.from({ length: size }, () => ({ identifier: "noop", payload: params })));
+  }
+  const begin = performance.now();
+  for (const batch of batches) await utils.addJobs(batch);
+  return (count * 1000) / (performance.now() - begin);
+}
+
+function preset(setting) {
+  return {
+    worker: {
+      concurrentJobs: setting.concurrency,
+      maxPoolSize: 30,
+      pollInterval: 1000,
+      localQueue: setting.local > 0 ? { size: setting.local } : undefined,
+      completeJobBatchDelay: setting.batch,
+      failJobBatchDelay: setting.batch,
+    },
+  };
+}
+
+async function drain(setting) {
+  let done = 0;
+  let finish;
+  const finished = new Promise((resolve) => (finish = resolve));
+  const taskList = { noop: () => void (++done === count && finish()) };
+  const begin = performance.now();
+  const runner = await run({ pgPool: pool, logger, taskList, noHandleSignals: true, preset: preset(setting) });
+  await finished;
+  // Until every completion is stored; the batch that is still open is flushed after its delay.
+  while ((await left()) > 0) await new Promise((resolve) => setTimeout(resolve, 2));
+  const rate = (count * 1000) / (performance.now() - begin);
+  await runner.stop();
+  return rate;
+}
+
+async function latency(setting) {
+  let started;
+  const taskList = { noop: () => started(performance.now()) };
+  const runner = await run({ pgPool: pool, logger, taskList, noHandleSignals: true, preset: preset(setting) });
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  const times = [];
+  for (let n = 0; n < 300; n++) {
+    const start = new Promise((resolve) => (started = resolve));
+    const begin = performance.now();
+    await utils.addJob("noop", params);
+    times.push((await start) - begin);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  await runner.stop();
+  return times.sort((a, b) => a - b)[Math.floor((times.length - 1) / 2)];
+}
+
+const settings = [
+  { concurrency: 24, local: 500, batch: 0 },
+  { concurrency: 100, local: 1000, batch: 0 },
+  { concurrency: 100, local: 1000, batch: 5 },
+];
+let add = 0;
+let best = 0;
+let chosen = "";
+for (const setting of settings) {
+  add = Math.max(add, await fill());
+  const rate = await drain(setting);
+  if (rate > best) {
+    best = rate;
+    chosen = `${setting.concurrency} at once, local queue ${setting.local}, completions batched ${setting.batch} ms`;
+  }
+}
+let waits = Infinity;
+for (const local of [-1, 500]) {
+  for (const concurrency of [1, 10]) {
+    waits = Math.min(waits, await latency({ concurrency, local, batch: -1 }));
+  }
+}
+console.log(JSON.stringify({ version, add, drain: best, latency: waits, chosen }));
+await utils.release();
+await pool.end();

@@ -1,0 +1,136 @@
+//! Redis: a private server with an append-only file that is synced every second, and its raw floor.
+//!
+//! The floor is pipelined commands over one connection, one per job and key that has to change, with values as
+//! long as the store's: no script, no events, no turns.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use redis::Connection;
+use runcue_store::Store;
+use runcue_test_servers::Redis;
+
+use crate::peers;
+use crate::servers::{self, Floor, LARGE, Server};
+use crate::stores::{CLAIM, PARAMS, SUBMIT, per_second};
+use crate::table::Line;
+
+/// As long as what the store writes of a job's life.
+const LIFE: &str = "a text as long as that of a life is";
+
+/// A server with the settings that every figure here has, the peers' too.
+struct Honest {
+    server: Redis,
+}
+
+impl Honest {
+    fn start() -> Result<Self> {
+        let settings = Redis::settings().set("appendonly", "yes").set("appendfsync", "everysec");
+        Ok(Self { server: settings.start()? })
+    }
+}
+
+impl Server for Honest {
+    fn mode(&self) -> String {
+        "Redis, appendfsync everysec".to_owned()
+    }
+
+    fn open(&self, queue: &str) -> Result<Arc<dyn Store>> {
+        let url = format!("{}?prefix={queue}", self.server.url());
+        Ok(Arc::new(runcue_store_redis::open_url(&url)?))
+    }
+
+    fn clear(&self, _queue: &str) -> Result<()> {
+        let said = self.server.command(&["FLUSHALL"])?;
+        ensure!(said.starts_with("+OK"), "FLUSHALL: {said}");
+        Ok(())
+    }
+}
+
+struct Raw {
+    connection: Connection,
+    seq: u64,
+}
+
+impl Raw {
+    fn open(server: &Honest) -> Result<Self> {
+        let connection = redis::Client::open(server.server.url())?.get_connection()?;
+        Ok(Self { connection, seq: 0 })
+    }
+
+    fn submit(&mut self, count: usize) -> Result<f64> {
+        let body = format!(r#"{{"id":"{:032x}","task":"noop","params":{PARAMS}}}"#, 7);
+        let begin = Instant::now();
+        let mut left = count;
+        while left > 0 {
+            let size = left.min(SUBMIT);
+            let mut pipe = redis::pipe();
+            for _ in 0..size {
+                self.seq += 1;
+                let place = format!("{:012x}", self.seq);
+                let id = format!("{:032x}", self.seq);
+                pipe.cmd("HSET").arg("spec").arg(&place).arg(&body).ignore();
+                pipe.cmd("HSET").arg("life").arg(&place).arg(LIFE).ignore();
+                pipe.cmd("HSET").arg("id").arg(&id).arg(&place).ignore();
+                pipe.cmd("ZADD").arg("ready").arg(0).arg(&place).ignore();
+            }
+            pipe.query::<()>(&mut self.connection)?;
+            left -= size;
+        }
+        Ok(per_second(count, begin.elapsed()))
+    }
+
+    fn drain(&mut self, count: usize, most: usize) -> Result<f64> {
+        let (begin, mut done) = (Instant::now(), 0);
+        loop {
+            let popped: Vec<(String, f64)> =
+                redis::cmd("ZPOPMIN").arg("ready").arg(most).query(&mut self.connection)?;
+            if popped.is_empty() {
+                break;
+            }
+            let mut pipe = redis::pipe();
+            for (place, _) in &popped {
+                pipe.cmd("HGET").arg("spec").arg(place);
+                pipe.cmd("HSET").arg("life").arg(place).arg(LIFE).ignore();
+                pipe.cmd("ZADD").arg("lapsing").arg(done).arg(place).ignore();
+            }
+            let specs: Vec<String> = pipe.query(&mut self.connection)?;
+            ensure!(specs.len() == popped.len(), "the floor lost jobs");
+            let mut pipe = redis::pipe();
+            for (place, _) in &popped {
+                pipe.cmd("HSET").arg("life").arg(place).arg(LIFE).ignore();
+                pipe.cmd("ZREM").arg("lapsing").arg(place).ignore();
+                pipe.cmd("ZADD").arg("ended").arg(done).arg(place).ignore();
+            }
+            pipe.query::<()>(&mut self.connection)?;
+            done += popped.len();
+        }
+        ensure!(done == count, "the floor claimed {done} of {count}");
+        Ok(per_second(count, begin.elapsed()))
+    }
+}
+
+fn floor(server: &Honest, count: usize) -> Result<Floor> {
+    let mut rates = Floor::default();
+    for most in [CLAIM, LARGE] {
+        let mut raw = Raw::open(server)?;
+        rates.submit = rates.submit.max(raw.submit(count)?);
+        let rate = if most == CLAIM { &mut rates.drain } else { &mut rates.large_drain };
+        *rate = raw.drain(count, most)?;
+        server.clear("")?;
+    }
+    Ok(rates)
+}
+
+/// All figures of this server.
+pub async fn measure(count: usize, with_peers: bool, lines: &mut Vec<Line>) -> Result<()> {
+    let server = Honest::start()?;
+    let ours = servers::measure(&server, count, async |_| floor(&server, count), lines).await?;
+    if with_peers {
+        let wanted = peers::Goal { rate: 3.0, name: "BullMQ" };
+        let theirs = peers::node("bullmq", &server.server.url(), count)?;
+        peers::compare(&wanted, &server.mode(), ours, theirs, lines);
+    }
+    Ok(())
+}

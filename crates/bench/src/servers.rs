@@ -1,0 +1,221 @@
+//! Figures of a store on a server, the same for every kind of server: bulk submit, drain through the store and
+//! through engines, time from submit to start, and what limits cost.
+//!
+//! A daemon here is an engine with a store handle and connections of its own; several of them share this
+//! process. What they share with real daemons is all that can be in each other's way: the server and its turns.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use runcue_engine::{Cue, Task};
+use runcue_store::{Store, SubmitBatch};
+
+use crate::engine::SLOTS;
+use crate::stores::{CLAIM, Jobs, drain_by, per_second, submit};
+use crate::table::Line;
+
+/// Rounds in which floor and store take turns.
+pub const ROUNDS: usize = 3;
+/// The larger claim.
+pub const LARGE: usize = 1000;
+
+/// A server on which queues can be opened.
+pub trait Server {
+    /// Its name and settings, as they stand in the table.
+    fn mode(&self) -> String;
+
+    /// A handle of its own on a queue, which is made if it is not there.
+    fn open(&self, queue: &str) -> Result<Arc<dyn Store>>;
+
+    /// Removes a queue and lets the server settle.
+    fn clear(&self, queue: &str) -> Result<()>;
+}
+
+/// What the raw floor reached, jobs per second.
+#[derive(Clone, Copy, Default)]
+pub struct Floor {
+    pub submit: f64,
+    pub drain: f64,
+    pub large_drain: f64,
+}
+
+impl Floor {
+    /// The better of two rounds in everything.
+    pub fn best(self, other: Self) -> Self {
+        Self {
+            submit: self.submit.max(other.submit),
+            drain: self.drain.max(other.drain),
+            large_drain: self.large_drain.max(other.large_drain),
+        }
+    }
+}
+
+/// What runcue reached, for whoever is measured beside it.
+#[derive(Clone, Copy, Default)]
+pub struct Ours {
+    pub submit: f64,
+    /// Through one engine with a handler that does nothing.
+    pub engine: f64,
+    /// Milliseconds.
+    pub latency: f64,
+}
+
+/// Everything that is measured on every kind of server. `floor` measures one round of the raw floor.
+pub async fn measure(
+    server: &dyn Server,
+    count: usize,
+    mut floor: impl AsyncFnMut(usize) -> Result<Floor>,
+    lines: &mut Vec<Line>,
+) -> Result<Ours> {
+    let mode = server.mode();
+    let (mut raw, mut best) = (Floor::default(), Floor::default());
+    for round in 0..ROUNDS {
+        raw = raw.best(floor(round).await?);
+        best = best.best(through_the_store(server, round, count).await?);
+    }
+    lines.push(Line::rate("bulk submit, 1 000 a call", &mode, best.submit, raw.submit, 0.5));
+    lines.push(Line::rate("drain, 100 a claim", &mode, best.drain, raw.drain, 0.5));
+    lines.push(Line::rate("drain, 1 000 a claim", &mode, best.large_drain, raw.large_drain, 0.5));
+    let mut rates = [0.0_f64; 3];
+    for round in 0..ROUNDS {
+        for (place, daemons) in [1, 2, 4].into_iter().enumerate() {
+            let queue = format!("daemons_{daemons}_{round}");
+            rates[place] = rates[place].max(through_engines(server, &queue, daemons, count).await?);
+        }
+    }
+    let [one, two, four] = rates;
+    let what = "drain through the engine, no-op handler, 1 daemon";
+    lines.push(Line::rate(what, &mode, one, raw.drain, 0.5));
+    for (daemons, rate) in [(2, two), (4, four)] {
+        let what = format!("{daemons} daemons beside 1");
+        let line = Line::rate(&what, &mode, rate, one, 1.0);
+        lines.push(Line { goal: "no slower than one".to_owned(), ..line });
+    }
+    let latency = latency(server, count / 50, lines).await?;
+    limits(server, count, lines).await?;
+    Ok(Ours { submit: best.submit, engine: one, latency })
+}
+
+async fn through_the_store(server: &dyn Server, round: usize, count: usize) -> Result<Floor> {
+    let mut rates = Floor::default();
+    for claim in [CLAIM, LARGE] {
+        let queue = format!("store_{round}_{claim}");
+        let store = server.open(&queue)?;
+        let time = submit(&*store, &mut Jobs::new(0, 0)?, count).await?;
+        rates.submit = rates.submit.max(per_second(count, time));
+        let (done, time, _) = drain_by(&*store, count, claim).await?;
+        ensure!(done == count, "{done} of {count} jobs were handed out");
+        let rate = if claim == CLAIM { &mut rates.drain } else { &mut rates.large_drain };
+        *rate = per_second(done, time);
+        store.close().await?;
+        drop(store);
+        server.clear(&queue)?;
+    }
+    Ok(rates)
+}
+
+/// Jobs per second of engines that drain one queue together, until every completion is stored.
+async fn through_engines(
+    server: &dyn Server,
+    queue: &str,
+    daemons: usize,
+    count: usize,
+) -> Result<f64> {
+    let store = server.open(queue)?;
+    submit(&*store, &mut Jobs::new(0, 0)?, count).await?;
+    let begun = Arc::new(AtomicUsize::new(0));
+    let mut cues = Vec::new();
+    for _ in 0..daemons {
+        let counter = Arc::clone(&begun);
+        let task = Task::new("noop")?.handler(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            async { Ok(()) }
+        });
+        let cue = Cue::builder_on(server.open(queue)?).slots(SLOTS).task(task).build().await?;
+        cues.push(cue);
+    }
+    let begin = Instant::now();
+    for cue in &cues {
+        cue.start();
+    }
+    while begun.load(Ordering::Relaxed) < count {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    while store.stats(crate::now()).await?.counts.live() > 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let rate = per_second(count, begin.elapsed());
+    for cue in cues {
+        cue.stop().await?;
+    }
+    store.close().await?;
+    drop(store);
+    server.clear(queue)?;
+    Ok(rate)
+}
+
+/// From the call of submit on one handle to the first line of the handler in an engine on another, which was
+/// waiting for news. Answers the median in milliseconds.
+async fn latency(server: &dyn Server, count: usize, lines: &mut Vec<Line>) -> Result<f64> {
+    let started: Arc<Mutex<Option<Instant>>> = Arc::default();
+    let seen = Arc::clone(&started);
+    let task = Task::new("noop")?.handler(move |_| {
+        if let Ok(mut seen) = seen.lock() {
+            *seen = Some(Instant::now());
+        }
+        async { Ok(()) }
+    });
+    let cue = Cue::builder_on(server.open("latency")?).slots(8).task(task).build().await?;
+    cue.start();
+    let store = server.open("latency")?;
+    let mut jobs = Jobs::new(0, 0)?;
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        let batch = jobs.take(1)?;
+        let id = batch[0].id;
+        let begin = Instant::now();
+        store.submit(crate::now(), SubmitBatch::of(batch)).await?;
+        cue.wait(id).await?;
+        let at = started.lock().ok().and_then(|mut seen| seen.take());
+        times.push(at.context("the handler did not run")?.duration_since(begin));
+    }
+    cue.stop().await?;
+    store.close().await?;
+    drop(store);
+    server.clear("latency")?;
+    times.sort();
+    let percentile = |p: usize| times[(times.len() - 1) * p / 100].as_secs_f64() * 1e3;
+    let mode = server.mode();
+    for (name, p) in [("p50", 50), ("p99", 99)] {
+        let what = format!("submit to handler start in another daemon, {name}");
+        let time = percentile(p);
+        lines.push(Line::figure(&what, &mode, format!("{time:.2} ms"), "–", None));
+    }
+    Ok(percentile(50))
+}
+
+/// What 100 active limits cost.
+async fn limits(server: &dyn Server, count: usize, lines: &mut Vec<Line>) -> Result<()> {
+    let mut rates = [0.0_f64; 2];
+    for round in 0..ROUNDS {
+        for (place, services) in [0, 100].into_iter().enumerate() {
+            let queue = format!("limits_{services}_{round}");
+            let store = server.open(&queue)?;
+            let mut jobs = Jobs::new(0, services)?;
+            store.upsert_services(crate::now(), jobs.limits()).await?;
+            submit(&*store, &mut jobs, count).await?;
+            let (done, time, _) = drain_by(&*store, count, CLAIM).await?;
+            ensure!(done == count, "{done} of {count} jobs were handed out");
+            rates[place] = rates[place].max(per_second(done, time));
+            store.close().await?;
+            drop(store);
+            server.clear(&queue)?;
+        }
+    }
+    let line =
+        Line::rate("drain with 100 limits beside none", &server.mode(), rates[1], rates[0], 0.8);
+    lines.push(Line { goal: "≥ 0.80 of no limits".to_owned(), ..line });
+    Ok(())
+}
