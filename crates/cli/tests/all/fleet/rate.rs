@@ -1,7 +1,8 @@
 //! A rate that three daemons share: no window holds more starts than it allows, and hardly fewer while there is work.
 //!
-//! Judged by the instants at which the store granted the starts, exact to the microsecond, and by the shells' ledger
-//! with the longest delay from a grant to its shell taken off the window.
+//! The most is judged by the instants at which the store granted the starts, exact to the microsecond, and by the
+//! shells' ledger with the longest delay from a grant to its shell taken off the window. The least is judged by the
+//! ledger: a grant that came too late to be used is no start.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -68,21 +69,26 @@ fn judge(arena: &Arena, rate: &Rate, grants: &[Event]) {
     let ledger = arena.ledger();
     let delays = ledger.executions.iter().map(|(key, run)| run.start - by_key[key]);
     let delay = delays.max().unwrap();
-    let starts: Vec<i64> = ledger.executions.values().map(|run| run.start).collect();
-    let crowded = ledger::crowded(starts, window - delay, rate.limit);
+    let mut starts: Vec<i64> = ledger.executions.values().map(|run| run.start).collect();
+    let crowded = ledger::crowded(starts.clone(), window - delay, rate.limit);
     assert_eq!(crowded, None, "as run, at most {delay} µs after the grant");
 
     // One window after the other from the first start on, up to the last that had work to its end.
-    let (first, last) = (instants[0], instants[instants.len() - 1]);
-    let full = (last - first) / window;
-    assert!(full >= 3, "{full} windows");
-    let counts: Vec<usize> = (0..full)
+    starts.sort_unstable();
+    let (first, last) = (starts[0], starts[starts.len() - 1]);
+    let counts: Vec<usize> = (0..(last - first) / window)
         .map(|n| {
             let from = first + n * window;
-            instants.iter().filter(|at| (from..from + window).contains(*at)).count()
+            starts.iter().filter(|at| (from..from + window).contains(*at)).count()
         })
         .collect();
-    note(&format!("{counts:?} starts in windows of {} s, {delay} µs at most", rate.seconds));
+    note(&format!(
+        "{counts:?} starts in windows of {} s; {} grants for {} starts, {delay} µs later at most",
+        rate.seconds,
+        grants.len(),
+        starts.len()
+    ));
+    assert!(counts.len() >= 3, "{counts:?}");
     assert!(counts.iter().all(|count| *count >= rate.enough), "too few: {counts:?}");
 }
 
