@@ -46,6 +46,7 @@
 
 pub mod model;
 pub mod scene;
+pub mod skew;
 mod suite;
 pub mod topics;
 

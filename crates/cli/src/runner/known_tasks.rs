@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runcue_core::{TaskName, TaskSpec};
-use runcue_engine::Cue;
-use runcue_store::Store;
+use runcue_engine::{Cue, Error};
+use runcue_store::{Store, StoreError};
 
 use super::commands::Commands;
 use crate::news::News;
@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub async fn runnable(
     store: &dyn Store,
     only: &[String],
-) -> Result<Vec<(TaskSpec, StoredTask)>, Trouble> {
+) -> Result<Vec<(TaskSpec, StoredTask)>, StoreError> {
     let tasks = store.tasks().await?.into_iter();
     let wanted = tasks.filter(|task| is_wanted(task.name.as_str(), only));
     Ok(wanted.filter_map(|spec| StoredTask::read(&spec).map(|stored| (spec, stored))).collect())
@@ -45,13 +45,29 @@ pub async fn follow_tasks(
         known.into_iter().map(|(spec, _)| (spec.name.clone(), spec)).collect();
     let mut news = News::begin(store).await;
     loop {
-        let stored = runnable(store, only).await?;
-        let fresh = stored.into_iter().filter(|(spec, _)| known.get(&spec.name) != Some(spec));
-        let fresh: Vec<_> = fresh.collect();
-        known.extend(fresh.iter().map(|(spec, _)| (spec.name.clone(), spec.clone())));
-        let tasks = fresh.into_iter().map(|(spec, task)| super::handled(commands, spec, task));
-        cue.define_tasks(tasks.collect()).await.map_err(super::trouble)?;
+        match learn(store, cue, commands, only, &mut known).await {
+            // The engine keeps trying, and says so; what is missed here is learned afterwards.
+            Err(Error::Store(StoreError::Unavailable(_))) => {}
+            learned => learned.map_err(super::trouble)?,
+        }
         tokio::time::sleep(SHORTEST).await;
         news.wait(LONGEST).await;
     }
+}
+
+async fn learn(
+    store: &dyn Store,
+    cue: &Cue,
+    commands: &Arc<Commands>,
+    only: &[String],
+    known: &mut HashMap<TaskName, TaskSpec>,
+) -> Result<(), Error> {
+    let stored = runnable(store, only).await?;
+    let fresh = stored.into_iter().filter(|(spec, _)| known.get(&spec.name) != Some(spec));
+    let fresh: Vec<_> = fresh.collect();
+    let specs: Vec<TaskSpec> = fresh.iter().map(|(spec, _)| spec.clone()).collect();
+    let tasks = fresh.into_iter().map(|(spec, task)| super::handled(commands, spec, task));
+    cue.define_tasks(tasks.collect()).await?;
+    known.extend(specs.into_iter().map(|spec| (spec.name.clone(), spec)));
+    Ok(())
 }

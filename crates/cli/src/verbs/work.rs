@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runcue_core::{ClaimFilter, Event, EventKind, QueueName, WorkerId};
-use runcue_engine::Cue;
-use runcue_store::Store;
+use runcue_engine::{Cue, Error};
+use runcue_store::{Store, StoreError};
 use serde::Serialize;
 
 use crate::app::App;
@@ -106,7 +106,12 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
 }
 
 async fn drained(cue: &Cue) -> Result<(), Trouble> {
-    cue.drain().await.map_err(runner::trouble)
+    loop {
+        match cue.drain().await {
+            Err(Error::Store(StoreError::Unavailable(_))) => tokio::time::sleep(LOOK_AGAIN).await,
+            ended => return ended.map_err(runner::trouble),
+        }
+    }
 }
 
 async fn make_runner(
@@ -133,6 +138,7 @@ async fn make_runner(
         retention: app.config.retention,
         grace: args.grace,
         lease: args.lease,
+        start_within: runner::start_within(&app.address()?),
     };
     Runner::new(Arc::clone(store), Arc::clone(commands), tasks, setup, app.out).await
 }
@@ -151,6 +157,33 @@ fn tell(done: &Done, args: &Args, app: &App) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// Why the diary could not be kept.
+enum Unread {
+    Store(StoreError),
+    Output(Trouble),
+}
+
+impl From<StoreError> for Unread {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Trouble> for Unread {
+    fn from(trouble: Trouble) -> Self {
+        Self::Output(trouble)
+    }
+}
+
+impl From<Unread> for Trouble {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Store(error) => error.into(),
+            Unread::Output(trouble) => trouble,
+        }
+    }
+}
+
 /// What this worker did, as it happens.
 struct Diary<'a> {
     after: u64,
@@ -163,12 +196,16 @@ impl Diary<'_> {
     async fn follow(&mut self, store: &dyn Store) -> Result<(), Trouble> {
         let mut news = News::begin(store).await;
         loop {
-            self.read(store).await?;
+            match self.read(store).await {
+                // The engine keeps trying, and says so; what is missed here is read afterwards.
+                Err(Unread::Store(StoreError::Unavailable(_))) => {}
+                read => read?,
+            }
             news.wait(LOOK_AGAIN).await;
         }
     }
 
-    async fn read(&mut self, store: &dyn Store) -> Result<(), Trouble> {
+    async fn read(&mut self, store: &dyn Store) -> Result<(), Unread> {
         loop {
             let events = store.events(self.after, PAGE).await?;
             let Some(last) = events.last() else { return Ok(()) };

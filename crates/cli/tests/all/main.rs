@@ -9,6 +9,8 @@ mod crash;
 mod disk;
 mod examples;
 mod find;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod fleet;
 mod json;
 mod look;
 mod run;

@@ -1,4 +1,4 @@
-//! Every verb on every store that is one on a disk, and what is said of a store that cannot be opened.
+//! Every verb on every store that lasts, on a disk or on a server, and what is said of a store that cannot be opened.
 
 use serde_json::{Value, json};
 
@@ -62,6 +62,20 @@ fn every_verb_works_on_sqlite() {
 #[test]
 fn every_verb_works_on_lmdb() {
     every_verb(&Sandbox::on("lmdb:place/queue?durability=full&size=64MiB"), "lmdb:place/queue");
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn every_verb_works_on_postgres() {
+    let database = runcue_test_servers::postgres().unwrap();
+    every_verb(&Sandbox::on(&database.url()), "postgres://");
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn every_verb_works_on_redis() {
+    let prefix = runcue_test_servers::redis().unwrap();
+    every_verb(&Sandbox::on(&prefix.url()), "redis://");
 }
 
 #[cfg(feature = "lmdb")]

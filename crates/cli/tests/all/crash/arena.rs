@@ -150,6 +150,11 @@ pub struct Kill {
 }
 
 impl Victim {
+    /// By which the ledger knows what it ran.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Kills with -9. `None` if it had left already.
     pub fn kill(&mut self) -> Option<Kill> {
         if self.child.try_wait().unwrap().is_some() {

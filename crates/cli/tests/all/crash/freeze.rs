@@ -19,7 +19,11 @@ const SLOW: &str = "echo begun > begun-$RUNCUE_JOB_ID-$RUNCUE_ATTEMPT
 
 #[test]
 fn a_worker_that_was_frozen_until_its_lease_had_gone_changes_nothing_when_it_wakes_up() {
-    let arena = Arena::new();
+    is_frozen_past_its_lease(&Arena::new());
+}
+
+/// The same wherever the queue is kept.
+pub fn is_frozen_past_its_lease(arena: &Arena) {
     // One is done while its worker sleeps, so that the worker wakes up with a result in hand; one goes on for ever.
     let [ends, stays] = ["ends", "stays"].map(|kind| {
         let kind = format!("KIND={kind}");

@@ -46,11 +46,13 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Reads it. The same attempt begun twice, or ended twice or before it began, is a failure by itself.
+    /// Reads it. The same attempt begun twice, or ended twice or before it began, is a failure by itself. A last line
+    /// without an end is one that is being written: whoever reads along may see the front of it first.
     #[track_caller]
     pub fn read(text: &str) -> Self {
         let mut ledger = Self::default();
-        for line in text.lines() {
+        let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        for line in whole {
             let words: Vec<&str> = line.split(' ').collect();
             let [what, id, attempt, at, worker] = words[..] else { panic!("torn: {line:?}") };
             let attempt: u32 = attempt.parse().unwrap();

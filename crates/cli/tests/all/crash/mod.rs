@@ -4,27 +4,27 @@
 //!
 //! `RUNCUE_LONG=1` kills ten times as often. A failure names its seed; `RUNCUE_SEED=n` throws the same dice again.
 
-mod arena;
+pub mod arena;
 mod children;
 mod dice;
-mod freeze;
+pub mod freeze;
 mod groups;
 mod history;
 mod kill;
-mod ledger;
+pub mod ledger;
 mod limits;
-mod patience;
+pub mod patience;
 mod resume;
 mod ticks;
 mod together;
 
 /// So many in CI, ten times as many in long mode.
-fn scaled(count: usize) -> usize {
+pub fn scaled(count: usize) -> usize {
     if std::env::var_os("RUNCUE_LONG").is_some() { count * 10 } else { count }
 }
 
 /// Figures for whoever reads along with `--nocapture`, or has to find out what failed.
 #[expect(clippy::print_stderr, reason = "the test harness keeps it and shows it when a test fails")]
-fn note(text: &str) {
+pub fn note(text: &str) {
     eprintln!("{text}");
 }

@@ -7,8 +7,14 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Looks until there is something to see.
 #[track_caller]
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until_within(what, PATIENCE, look)
+}
+
+/// The same for what takes its time by its nature.
+#[track_caller]
+pub fn until_within<T>(what: &str, span: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + span.max(PATIENCE);
     loop {
         if let Some(seen) = look() {
             return seen;

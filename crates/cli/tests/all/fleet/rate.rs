@@ -1,0 +1,103 @@
+//! A rate that three daemons share: no window holds more starts than it allows, and hardly fewer while there is work.
+//!
+//! The most is judged by the instants at which the store granted the starts, exact to the microsecond, and by the
+//! shells' ledger with the longest delay from a grant to its shell taken off the window. The least is judged by the
+//! ledger: a grant that came too late to be used is no start.
+
+use std::collections::{BTreeSet, HashMap};
+
+use runcue_core::{Event, EventKind};
+use serde_json::json;
+
+use super::chosen;
+use super::server::Server;
+use crate::crash::arena::Arena;
+use crate::crash::{ledger, note, patience};
+
+/// So many starts in so many seconds, and how many there must be where there is work.
+struct Rate {
+    limit: usize,
+    seconds: i64,
+    enough: usize,
+}
+
+fn three_daemons_share_a_rate(server: &Server) {
+    let rate = chosen(
+        Rate { limit: 12, seconds: 4, enough: 10 },
+        Rate { limit: 60, seconds: 60, enough: 55 },
+    );
+    let arena = Arena::on(&server.url());
+    let said = format!("{}/{}s", rate.limit, rate.seconds);
+    arena.run(&["services", "set", "api", "--rate", &said]).ok();
+    // Three windows are full, and a fourth begins.
+    let jobs = 3 * rate.limit + 2;
+    let line = json!({"run": ledger::command(0.1), "services": ["api"]});
+    arena.submit(&format!("{line}\n").repeat(jobs));
+    let daemons = [(); 3].map(|()| arena.worker(2));
+    patience::until_within("everything is completed", rate.span() * 6, || {
+        (arena.lines() == 2 * jobs && arena.count("completed") == jobs as u64).then_some(())
+    });
+    judge(&arena, &rate, &granted(server));
+    let workers: BTreeSet<u32> = arena.ledger().executions.values().map(|run| run.worker).collect();
+    assert_eq!(workers.len(), daemons.len(), "not every daemon had its share");
+    arena.is_untroubled();
+}
+
+impl Rate {
+    fn span(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(self.seconds.unsigned_abs())
+    }
+}
+
+/// The grants of starts, in their order.
+fn granted(server: &Server) -> Vec<Event> {
+    let store = runcue::open(&server.url()).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let events = runtime.block_on(store.events(0, 100_000)).unwrap();
+    runtime.block_on(store.close()).unwrap();
+    events.into_iter().filter(|event| event.kind == EventKind::Started).collect()
+}
+
+fn judge(arena: &Arena, rate: &Rate, grants: &[Event]) {
+    let window = rate.seconds * 1_000_000;
+    let instants: Vec<i64> = grants.iter().map(|event| event.at.as_micros()).collect();
+    assert_eq!(ledger::crowded(instants.clone(), window, rate.limit), None, "as granted");
+
+    let key = |event: &Event| (event.job.unwrap().to_string(), event.attempt.unwrap());
+    let by_key: HashMap<(String, u32), i64> =
+        grants.iter().map(|event| (key(event), event.at.as_micros())).collect();
+    let ledger = arena.ledger();
+    let delays = ledger.executions.iter().map(|(key, run)| run.start - by_key[key]);
+    let delay = delays.max().unwrap();
+    let mut starts: Vec<i64> = ledger.executions.values().map(|run| run.start).collect();
+    let crowded = ledger::crowded(starts.clone(), window - delay, rate.limit);
+    assert_eq!(crowded, None, "as run, at most {delay} µs after the grant");
+
+    // One window after the other from the first start on, up to the last that had work to its end.
+    starts.sort_unstable();
+    let (first, last) = (starts[0], starts[starts.len() - 1]);
+    let counts: Vec<usize> = (0..(last - first) / window)
+        .map(|n| {
+            let from = first + n * window;
+            starts.iter().filter(|at| (from..from + window).contains(*at)).count()
+        })
+        .collect();
+    note(&format!(
+        "{counts:?} starts in windows of {} s; {} grants for {} starts, {delay} µs later at most",
+        rate.seconds,
+        grants.len(),
+        starts.len()
+    ));
+    assert!(counts.len() >= 3, "{counts:?}");
+    assert!(counts.iter().all(|count| *count >= rate.enough), "too few: {counts:?}");
+}
+
+#[test]
+fn three_daemons_share_a_rate_on_postgres() {
+    three_daemons_share_a_rate(&Server::postgres());
+}
+
+#[test]
+fn three_daemons_share_a_rate_on_redis() {
+    three_daemons_share_a_rate(&Server::redis());
+}
