@@ -13,8 +13,8 @@ use runcue_core::{
 };
 use runcue_store::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, GroupInfo, ListRequest,
-    LogChunk, MemoryStore, Page, Pruned, QueueInfo, Reaped, Result, Retention, ServiceInfo, Stats,
-    Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
+    LogChunk, MemoryStore, Moved, Page, Pruned, QueueInfo, Reaped, Result, Retention, ServiceInfo,
+    Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
 };
 
 /// What happens to one call.
@@ -172,6 +172,8 @@ passed_on! {
     last_event() -> u64;
     logs(id: JobId, after: u64) -> Vec<LogChunk>;
     relatives(id: JobId) -> (Vec<JobId>, Vec<JobId>);
+    hand_over(now: Timestamp, after: Option<Seq>, limit: usize) -> Moved;
+    take_over(now: Timestamp, moved: Moved) -> u64;
     check(now: Timestamp) -> Vec<String>;
     close() -> ();
 }
