@@ -11,6 +11,7 @@ mod examples;
 mod find;
 mod json;
 mod look;
+mod moves;
 mod run;
 mod sandbox;
 mod schedules;
