@@ -1,5 +1,6 @@
 //! `move`, `backup` and `migrate`: the real binary between real stores of every kind.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -103,7 +104,12 @@ async fn picture(store: &Arc<dyn Store>) -> String {
         }
     }
     let mut rest = moved.definitions.unwrap();
-    rest.usage.sort_by_key(|row| (row.service.clone(), row.key.clone(), row.at));
+    // Uses of one instant may be written down one by one or together.
+    let mut used: BTreeMap<_, u64> = BTreeMap::new();
+    for row in std::mem::take(&mut rest.usage) {
+        *used.entry((row.service, row.key, row.at)).or_default() += row.units;
+    }
+    writeln!(text, "{used:#?}").unwrap();
     rest.services.sort_by_key(|row| row.spec.name.clone());
     rest.tasks = store.tasks().await.unwrap();
     writeln!(text, "{rest:#?}\n{:#?}", store.stats(now).await.unwrap()).unwrap();
