@@ -179,8 +179,18 @@ impl App {
 
     /// Opens a store that is closed when the verb is done.
     pub fn open(&self, address: &Address, access: Access) -> Result<Arc<dyn Store>, Trouble> {
-        let store = store::open(address, access)?;
+        let store = self.open_as_it_is(address, access)?;
         take_back(&store);
+        Ok(store)
+    }
+
+    /// The same, but nothing is taken back from workers that are gone.
+    pub fn open_as_it_is(
+        &self,
+        address: &Address,
+        access: Access,
+    ) -> Result<Arc<dyn Store>, Trouble> {
+        let store = store::open(address, access)?;
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&store));
         Ok(store)
     }

@@ -135,6 +135,12 @@ verbs! {
     Events => events,
     /// Watch the queue on a full screen
     Watch => watch,
+    /// Copy a queue to another store and verify the copy; again, it goes on where it stopped
+    Move => r#move,
+    /// Copy the queue into a new SQLite file
+    Backup => backup,
+    /// Make the schema of a store, or bring it up to date
+    Migrate => migrate,
     /// Look for what is wrong
     Doctor => doctor,
     /// Print a completion script for a shell

@@ -235,6 +235,33 @@ impl Address {
         }
     }
 
+    /// Copies the queue into a new SQLite file, as it is at one instant, if its kind can do that by itself.
+    /// Answers whether it can.
+    pub fn backup(&self, file: &Path) -> Result<bool, StoreError> {
+        match self.kind {
+            #[cfg(feature = "sqlite")]
+            Kind::Sqlite => runcue_store_sqlite::backup(&self.url(), file).map(|()| true),
+            _ => {
+                let _ = file;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Makes the schema of a store that has one to be made beforehand, or brings it up to date. Answers the
+    /// version that was found, zero for none, and the one it has now; nothing for a kind that sees to that
+    /// whenever it is opened.
+    pub async fn migrate(&self) -> Result<Option<(u32, u32)>, StoreError> {
+        match self.kind {
+            #[cfg(feature = "postgres")]
+            Kind::Postgres => {
+                let found = runcue_store_postgres::migrate(&self.url()).await?;
+                Ok(Some((found, runcue_store_postgres::SCHEMA)))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Whether the settings mean something, before anything is made.
     fn check(&self) -> Result<(), StoreError> {
         match self.kind {

@@ -14,7 +14,7 @@ use runcue_store::watcher::{Glance, Watcher};
 use runcue_store::writer::Writer;
 use runcue_store::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
+    ListRequest, LogChunk, Moved, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
     ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
 };
 use rusqlite::Connection;
@@ -295,6 +295,14 @@ impl Store for SqliteStore {
             Durability::Normal => "normal: survives a process crash",
             Durability::Full => "full: survives power loss",
         }
+    }
+
+    async fn hand_over(&self, now: Timestamp, after: Option<Seq>, limit: usize) -> Result<Moved> {
+        self.writer.call(now, move |machine| machine.hand_over(now, after, limit)).await
+    }
+
+    async fn take_over(&self, now: Timestamp, moved: Moved) -> Result<u64> {
+        self.writer.call(now, move |machine| machine.take_over(now, &moved)).await
     }
 
     async fn check(&self, now: Timestamp) -> Result<Vec<String>> {

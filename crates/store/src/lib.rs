@@ -14,6 +14,7 @@
 pub mod error;
 pub mod machine;
 pub mod memory;
+pub mod moving;
 pub mod overlay;
 pub mod presence;
 pub mod reply;
@@ -33,6 +34,7 @@ use runcue_core::{
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
+pub use moving::{Definitions, Moved, MovedJob};
 pub use reply::{
     Candidate, Candidates, Claimed, Counts, Extended, Finished, Fired, Firing, GroupInfo, LeftOut,
     LogChunk, LogStream, Page, Pruned, QueueInfo, Reaped, ScheduleInfo, ServiceInfo, Stats,
@@ -188,6 +190,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// A word for the durability mode, for every figure that is published.
     fn durability(&self) -> &'static str;
+
+    /// What another store takes over: the definitions with the first page, and so many jobs after a place,
+    /// oldest first, with what belongs to them but for their output. Changes nothing.
+    async fn hand_over(&self, now: Timestamp, after: Option<Seq>, limit: usize) -> Result<Moved>;
+
+    /// Takes over what another store has handed over, all or nothing, as it is: no limit is asked, no event
+    /// is written. A job that is there already is brought to the same life. Answers how many jobs are new.
+    async fn take_over(&self, now: Timestamp, moved: Moved) -> Result<u64>;
 
     /// Why the store cannot be used at the moment, in words, if that is so. It goes on trying by itself.
     fn trouble(&self) -> Option<String> {

@@ -15,6 +15,7 @@ use runcue_core::{
 use tokio::sync::watch;
 
 use crate::machine::Machine;
+use crate::moving::Moved;
 use crate::reply::{
     Candidates, Claimed, Extended, Finished, Fired, GroupInfo, LogChunk, Page, Pruned, QueueInfo,
     Reaped, ScheduleInfo, ServiceInfo, Stats, Submitted, WorkerInfo,
@@ -236,6 +237,14 @@ impl Store for MemoryStore {
 
     fn durability(&self) -> &'static str {
         "memory: lost with the process"
+    }
+
+    async fn hand_over(&self, now: Timestamp, after: Option<Seq>, limit: usize) -> Result<Moved> {
+        self.write(now, |machine| machine.hand_over(now, after, limit))
+    }
+
+    async fn take_over(&self, now: Timestamp, moved: Moved) -> Result<u64> {
+        self.write(now, |machine| machine.take_over(now, &moved))
     }
 
     async fn check(&self, now: Timestamp) -> Result<Vec<String>> {

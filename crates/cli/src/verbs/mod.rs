@@ -1,6 +1,7 @@
 //! One file per verb, named after it: its flags as `Args`, and `run`, which does it.
 
 pub mod add;
+pub mod backup;
 pub mod cancel;
 pub mod complete;
 pub mod completions;
@@ -9,6 +10,8 @@ pub mod events;
 pub mod groups;
 pub mod list;
 pub mod logs;
+pub mod migrate;
+pub mod r#move;
 pub mod pause;
 pub mod queues;
 pub mod resume;

@@ -8,6 +8,7 @@
 mod event;
 mod job;
 mod log;
+mod moved;
 mod place;
 mod reason;
 mod schedule;
@@ -17,6 +18,7 @@ mod status;
 pub use event::EventView;
 pub use job::{FailureView, JobDetailView, JobPageView, JobView, RelativeView, UseView};
 pub use log::LogView;
+pub use moved::{BackupView, MigrateView, MoveView};
 pub use place::{GroupView, GroupsView, QueueView, QueuesView, SILENCE, WorkerView};
 pub use reason::ReasonView;
 pub use schedule::{ScheduleView, SchedulesView, next as next_firings};

@@ -13,6 +13,7 @@ mod find;
 mod fleet;
 mod json;
 mod look;
+mod moves;
 mod run;
 mod sandbox;
 mod schedules;

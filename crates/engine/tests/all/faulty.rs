@@ -12,10 +12,7 @@ use runcue_core::{
     ServiceSpec, TaskSpec, Timestamp, WorkerId,
 };
 use runcue_store::{
-    Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, MemoryStore, Page, Pruned, QueueInfo, Reaped, Result, Retention,
-    ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
-    WorkerSpec,
+    Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo, ListRequest, LogChunk, MemoryStore, Moved, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
 };
 
 /// What happens to one call.
@@ -177,6 +174,8 @@ passed_on! {
     last_event() -> u64;
     logs(id: JobId, after: u64) -> Vec<LogChunk>;
     relatives(id: JobId) -> (Vec<JobId>, Vec<JobId>);
+    hand_over(now: Timestamp, after: Option<Seq>, limit: usize) -> Moved;
+    take_over(now: Timestamp, moved: Moved) -> u64;
     check(now: Timestamp) -> Vec<String>;
     close() -> ();
 }

@@ -18,12 +18,14 @@ mod claim;
 mod define;
 mod extend;
 mod finish;
+mod hand_over;
 mod inspect;
 mod prune;
 mod reap;
 mod retry;
 mod schedule;
 mod submit;
+mod take_over;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -119,7 +121,7 @@ impl<T: Tables> Machine<T> {
             self.queues.clear();
             self.lanes.clear();
         }
-        self.take_over(changes)?;
+        self.take_in(changes)?;
         self.seen = Some(revision);
         Ok(())
     }
@@ -184,7 +186,7 @@ impl<T: Tables> Machine<T> {
         self.board = Board::default();
         self.lanes.clear();
         let changes = self.tables.changes(0, now)?;
-        self.take_over(changes)?;
+        self.take_in(changes)?;
         self.counters = counters;
         self.board.set_served(served);
         Ok(())
@@ -210,7 +212,7 @@ impl<T: Tables> Machine<T> {
         self.board.check_invariants();
     }
 
-    fn take_over(&mut self, changes: Changes) -> Result<()> {
+    fn take_in(&mut self, changes: Changes) -> Result<()> {
         self.counters = changes.counters;
         self.board.set_served(self.counters.served);
         for group in changes.groups {

@@ -283,7 +283,7 @@ impl<T: Tables> Machine<T> {
         Ok(())
     }
 
-    fn lane_of(&mut self, spec: &JobSpec) -> Result<LaneId> {
+    pub(super) fn lane_of(&mut self, spec: &JobSpec) -> Result<LaneId> {
         let key = LaneKey::of(spec);
         if let Some(lane) = self.lanes.get(&key) {
             return Ok(*lane);

@@ -22,7 +22,7 @@ use crate::machine::Machine;
 use crate::tables::Tables;
 use crate::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
+    ListRequest, LogChunk, Moved, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
     ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
 };
 
@@ -356,6 +356,17 @@ impl<B: Backend, R: Reader> Store for ServerStore<B, R> {
 
     fn trouble(&self) -> Option<String> {
         self.writer.trouble()
+    }
+
+    async fn hand_over(&self, now: Timestamp, after: Option<Seq>, limit: usize) -> Result<Moved> {
+        self.value(now, move |machine, now| machine.hand_over(now, after, limit)).await
+    }
+
+    async fn take_over(&self, now: Timestamp, moved: Moved) -> Result<u64> {
+        let foresight = Foresight::of_ids(moved.jobs.iter().map(|one| one.job.id()));
+        let operation =
+            move |machine: &mut Machine<Overlay<B>>, now| machine.take_over(now, &moved);
+        self.writer.call(now, foresight, operation).await.map(|answered| answered.value)
     }
 
     async fn check(&self, now: Timestamp) -> Result<Vec<String>> {
