@@ -9,6 +9,7 @@ use crate::failure::explain;
 const STEPS: &[&str] = &[
     include_str!("../migrations/0001_queue.sql"),
     include_str!("../migrations/0002_schedules.sql"),
+    include_str!("../migrations/0003_inbox.sql"),
 ];
 
 /// The newest schema this version knows.
