@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use runcue_core::{Event, Job, JobFilter, JobId, Seq, TaskSpec, Timestamp, Token};
 use runcue_store::overlay::{News, Reader};
-use runcue_store::{ListRequest, LogChunk, Page, Result, StoreError, WorkerInfo};
+use runcue_store::{ListRequest, LogChunk, Page, Refused, Result, StoreError, WorkerInfo};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_postgres::types::{ToSql, Type};
@@ -231,6 +231,15 @@ impl Reader for Readers {
     async fn tasks(&self) -> Result<Vec<TaskSpec>> {
         let rows = self.query("SELECT spec FROM runcue.task ORDER BY name", &[]).await?;
         self.read(&rows, |row| parsed("task", row.get(0)))
+    }
+
+    async fn refused(&self, limit: usize) -> Result<Vec<Refused>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let sql = "SELECT n, body, why FROM runcue.refused ORDER BY n DESC LIMIT $1";
+        let rows = self.query(sql, &[(&limit, Type::INT8)]).await?;
+        self.read(&rows, |row| {
+            Ok(Refused { n: unsigned(row.get(0)), body: row.get(1), why: row.get(2) })
+        })
     }
 
     async fn workers(&self) -> Result<Vec<WorkerInfo>> {

@@ -5,12 +5,14 @@
 //! and brings it up to date when the file's revision has moved on.
 //!
 //! Files as in every store crate: `connection` (opening), `migrate` (schema), `tables` (rows), `rows`
-//! (a job to and from its row), `transaction`, `reader`, `backup`, `failure` (what SQLite's errors mean to a caller). The
+//! (a job to and from its row), `transaction`, `reader`, `inbox` (jobs from an application's own transaction),
+//! `backup`, `failure` (what SQLite's errors mean to a caller). The
 //! thread that writes, the one that watches and the presence of workers are [`runcue_store`]'s.
 
 mod backup;
 mod connection;
 mod failure;
+mod inbox;
 mod migrate;
 mod reader;
 mod rows;
@@ -20,5 +22,6 @@ mod transaction;
 
 pub use backup::backup;
 pub use connection::{Durability, Options};
+pub use inbox::enqueue_in;
 pub use migrate::SCHEMA;
 pub use store::SqliteStore;

@@ -3,7 +3,9 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use runcue_core::{Event, Job, JobFilter, JobId, StateWord, TaskSpec, Timestamp, Token};
-use runcue_store::{ListRequest, LogChunk, Page, Result, ScheduleInfo, StoreError, WorkerInfo};
+use runcue_store::{
+    ListRequest, LogChunk, Page, Refused, Result, ScheduleInfo, StoreError, WorkerInfo,
+};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
@@ -196,6 +198,16 @@ pub fn last_event(connection: &Connection) -> rusqlite::Result<u64> {
     connection
         .prepare_cached("SELECT event FROM meta")?
         .query_row([], |row| row.get(0).map(unsigned))
+}
+
+/// Jobs from applications that were refused, latest first.
+pub fn refused(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<Refused>> {
+    let sql = "SELECT n, body, why FROM refused ORDER BY n DESC LIMIT ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Refused { n: unsigned(row.get(0)?), body: row.get(1)?, why: row.get(2)? })
+    };
+    statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], read)?.collect()
 }
 
 /// A job's kept output after a chunk.

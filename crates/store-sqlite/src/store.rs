@@ -9,13 +9,15 @@ use runcue_core::{
     Event, GroupName, Job, JobFilter, JobId, QueueSpec, ScheduleName, ScheduleSpec, Seq,
     ServiceSpec, TaskSpec, Timestamp, WorkerId,
 };
+use runcue_store::machine::Machine;
 use runcue_store::presence::{Presence, host};
 use runcue_store::watcher::{Glance, Watcher};
 use runcue_store::writer::Writer;
 use runcue_store::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Moved, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
-    ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
+    ListRequest, LogChunk, Moved, Page, Pruned, QueueInfo, Reaped, Refused, Result, Retention,
+    ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
+    WorkerSpec,
 };
 use rusqlite::Connection;
 
@@ -43,6 +45,10 @@ impl Glance for FileGlance {
 
     fn revision(&mut self) -> Option<u64> {
         self.number("SELECT revision FROM meta")
+    }
+
+    fn inbox(&mut self) -> bool {
+        self.number("SELECT EXISTS (SELECT 1 FROM inbox)") == Some(1)
     }
 }
 
@@ -119,7 +125,11 @@ impl Store for SqliteStore {
     }
 
     async fn claim(&self, now: Timestamp, request: ClaimRequest) -> Result<Claimed> {
-        self.writer.call(now, move |machine| machine.claim(now, &request)).await
+        let claim = move |machine: &mut Machine<SqliteTables>| {
+            machine.admit(now)?;
+            machine.claim(now, &request)
+        };
+        self.writer.call(now, claim).await
     }
 
     async fn candidates(
@@ -128,7 +138,11 @@ impl Store for SqliteStore {
         request: ClaimRequest,
         except: HashSet<Seq>,
     ) -> Result<Candidates> {
-        self.writer.call(now, move |machine| machine.candidates(now, &request, &except)).await
+        let look = move |machine: &mut Machine<SqliteTables>| {
+            machine.admit(now)?;
+            machine.candidates(now, &request, &except)
+        };
+        self.writer.call(now, look).await
     }
 
     async fn extend(&self, now: Timestamp, leases: Vec<Extend>) -> Result<Vec<Extended>> {
@@ -232,7 +246,11 @@ impl Store for SqliteStore {
     }
 
     async fn stats(&self, now: Timestamp) -> Result<Stats> {
-        self.writer.call(now, |machine| machine.stats()).await
+        let count = move |machine: &mut Machine<SqliteTables>| {
+            machine.admit(now)?;
+            machine.stats()
+        };
+        self.writer.call(now, count).await
     }
 
     async fn why(&self, now: Timestamp, id: JobId) -> Result<Vec<Reason>> {
@@ -249,6 +267,10 @@ impl Store for SqliteStore {
 
     async fn services(&self, now: Timestamp) -> Result<Vec<ServiceInfo>> {
         self.writer.call(now, move |machine| Ok(machine.services(now))).await
+    }
+
+    async fn refused(&self, limit: usize) -> Result<Vec<Refused>> {
+        self.ask(move |connection| reader::refused(connection, limit)).await
     }
 
     async fn tasks(&self) -> Result<Vec<TaskSpec>> {

@@ -1,5 +1,6 @@
 //! The rows of the file, as the machine asks for them. Every statement is prepared once and kept.
 
+mod inbox;
 mod insert;
 mod jobs;
 mod pending;
@@ -12,7 +13,7 @@ use runcue_core::{
     Event, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq, State, StateWord,
     TaskSpec, Timestamp, WorkerId,
 };
-use runcue_store::tables::{Changes, Counters, Due, ServiceRow, Tables, UsageRow};
+use runcue_store::tables::{Changes, Counters, Due, InboxRow, ServiceRow, Tables, UsageRow};
 use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, ScheduleInfo, StoreError, WorkerSpec};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -40,6 +41,8 @@ pub struct SqliteTables {
     pending: RefCell<Pending>,
     /// Places of claimed jobs that are still there, by lane.
     left: RefCell<Map<i64, usize>>,
+    /// There may be jobs in the inbox that this transaction has not looked at.
+    inbox_waits: bool,
 }
 
 impl SqliteTables {
@@ -51,6 +54,7 @@ impl SqliteTables {
             usage_seen: 0,
             pending: RefCell::default(),
             left: RefCell::default(),
+            inbox_waits: false,
         }
     }
 
@@ -135,8 +139,11 @@ impl Tables for SqliteTables {
     fn revision(&mut self) -> Result<u64> {
         // What a transaction that was rolled back left behind.
         self.pending.borrow_mut().clear();
-        let found = self.row("SELECT revision FROM meta", [], |row| row.get::<_, i64>(0))?;
-        let revision = found.unwrap_or(1);
+        // The inbox is looked at on the way: a look of its own would cost every claim a statement.
+        let sql = "SELECT revision, EXISTS (SELECT 1 FROM inbox) FROM meta";
+        let found = self.row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
+        let (revision, inbox_waits) = found.unwrap_or((1, false));
+        self.inbox_waits = inbox_waits;
         self.stamp = revision + 1;
         Ok(unsigned(revision))
     }
@@ -496,6 +503,14 @@ impl Tables for SqliteTables {
                    (SELECT n FROM (SELECT n, sum(length(text)) OVER (ORDER BY n DESC) AS kept FROM log \
                    WHERE seq = ?1) WHERE kept > ?2)";
         self.run(sql, [seq, LOG_BYTES]).map(drop)
+    }
+
+    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
+        self.read_inbox(limit)
+    }
+
+    fn clear_inbox(&mut self, n: u64, refused: Option<&str>) -> Result<()> {
+        self.take_from_inbox(n, refused)
     }
 
     fn check(&mut self) -> Result<Vec<String>> {

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod moving;
 pub mod overlay;
 pub mod presence;
+mod projects;
 pub mod reply;
 pub mod request;
 pub mod tables;
@@ -37,8 +38,8 @@ pub use memory::MemoryStore;
 pub use moving::{Definitions, Moved, MovedJob};
 pub use reply::{
     Candidate, Candidates, Claimed, Counts, Extended, Finished, Fired, Firing, GroupInfo, LeftOut,
-    LogChunk, LogStream, Page, Pruned, QueueInfo, Reaped, ScheduleInfo, ServiceInfo, Stats,
-    Submitted, WorkerInfo,
+    LogChunk, LogStream, Page, ProjectInfo, Pruned, QueueInfo, Reaped, Refused, ScheduleInfo,
+    ServiceInfo, Stats, Submitted, WorkerInfo,
 };
 pub use request::{
     ClaimRequest, Extend, Finish, Keep, ListRequest, Outcome, Retention, SubmitBatch, WorkerSpec,
@@ -56,7 +57,8 @@ pub trait Store: Send + Sync + 'static {
     async fn submit(&self, now: Timestamp, batch: SubmitBatch) -> Result<Vec<Submitted>>;
 
     /// Hands out up to `max` jobs that may run now, each under a lease, with its services taken. Schedules
-    /// whose firing has come are fired and jobs whose time has come are promoted first.
+    /// whose firing has come are fired and jobs whose time has come are promoted first. Jobs that applications
+    /// have put down beside the queue are admitted by some claim soon after their transaction has committed.
     async fn claim(&self, now: Timestamp, request: ClaimRequest) -> Result<Claimed>;
 
     /// Jobs that a claim could take now, for a caller that wants to choose among them by score and then
@@ -147,8 +149,15 @@ pub trait Store: Send + Sync + 'static {
     /// Jobs by filter, newest first, page by page.
     async fn list(&self, request: ListRequest) -> Result<Page<Job>>;
 
-    /// Counts of everything, without looking at every job.
+    /// Counts of everything, without looking at every job. Jobs that applications have put down beside the
+    /// queue are admitted first.
     async fn stats(&self, now: Timestamp) -> Result<Stats>;
+
+    /// Every project with jobs that are not in a final state, by name. Looks at each of those, a page at a time:
+    /// the counts of several pages are not of one instant.
+    async fn projects(&self) -> Result<Vec<ProjectInfo>> {
+        projects::count(self).await
+    }
 
     /// Why a job waits, most important reason first.
     async fn why(&self, now: Timestamp, id: JobId) -> Result<Vec<Reason>>;
@@ -161,6 +170,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Every service with its use.
     async fn services(&self, now: Timestamp) -> Result<Vec<ServiceInfo>>;
+
+    /// Jobs that applications put down in their own transactions and that were refused, latest first. Only a
+    /// store that applications have transactions on has any.
+    async fn refused(&self, limit: usize) -> Result<Vec<Refused>> {
+        let _ = limit;
+        Ok(Vec::new())
+    }
 
     /// Every task definition.
     async fn tasks(&self) -> Result<Vec<TaskSpec>>;

@@ -157,6 +157,30 @@ impl Counts {
     }
 }
 
+/// A project and its jobs that are not in a final state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectInfo {
+    /// Its name; nothing for the jobs without a project.
+    pub name: Option<String>,
+    /// Jobs that wait only for their turn, and for room in their services.
+    pub ready: u64,
+    /// Jobs that wait for a time or for prerequisites.
+    pub waiting: u64,
+    /// Jobs that are leased or running.
+    pub claimed: u64,
+}
+
+/// A job that an application put down in its own transaction and that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its number in the inbox.
+    pub n: u64,
+    /// The job as JSON, as it was put down.
+    pub body: String,
+    /// The reason.
+    pub why: String,
+}
+
 /// Counts of everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {

@@ -21,6 +21,11 @@ pub trait Glance: Send + 'static {
     fn mark(&mut self) -> Option<u64>;
     /// The number of the latest committed change, by whomever.
     fn revision(&mut self) -> Option<u64>;
+    /// Whether an application has put down jobs beside the queue, which a claim will admit. That leaves the
+    /// revision as it is.
+    fn inbox(&mut self) -> bool {
+        false
+    }
 }
 
 /// A handle on the thread that looks.
@@ -75,8 +80,9 @@ fn watch(
             last = current;
             quiet = 0;
             let revision = glance.revision().unwrap_or(0);
-            if revision > seen.load(Ordering::Acquire).max(told) {
-                told = revision;
+            let moved = revision > seen.load(Ordering::Acquire).max(told);
+            told = told.max(revision);
+            if moved || glance.inbox() {
                 version.send_modify(|version| *version += 1);
             }
         }

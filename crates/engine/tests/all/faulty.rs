@@ -12,7 +12,10 @@ use runcue_core::{
     ServiceSpec, TaskSpec, Timestamp, WorkerId,
 };
 use runcue_store::{
-    Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo, ListRequest, LogChunk, MemoryStore, Moved, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
+    Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
+    ListRequest, LogChunk, MemoryStore, Moved, Page, Pruned, QueueInfo, Reaped, Result, Retention,
+    ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
+    WorkerSpec,
 };
 
 /// What happens to one call.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use runcue_core::{JobId, JobSpec, TaskName, Timestamp};
-use runcue_store::{Store, Submitted};
+use runcue_store::{ListRequest, Store, Submitted};
 use runcue_store_postgres::{Options, PostgresStore, enqueue_in, open_url};
 
 async fn client(url: &str) -> tokio_postgres::Client {
@@ -19,7 +19,9 @@ async fn queued(store: &PostgresStore) -> u64 {
 /// Waits for jobs to be admitted by themselves.
 async fn arrived(store: &PostgresStore, count: u64) {
     let begun = Instant::now();
-    while queued(store).await < count {
+    // A listing admits nothing, as a count would.
+    let page = || store.list(ListRequest { limit: 10, ..ListRequest::default() });
+    while (page().await.unwrap().rows.len() as u64) < count {
         assert!(begun.elapsed() < Duration::from_secs(20), "they were not admitted");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -64,6 +66,12 @@ async fn a_refused_job_is_kept_with_the_reason_and_holds_up_no_other() {
     assert_eq!(queued(&store).await, 1);
     let kept = database.sql("SELECT why FROM runcue.refused ORDER BY n").unwrap();
     assert!(kept.contains("nowhere") && kept.contains("not a job"), "{kept}");
+    let refused = store.refused(10).await.unwrap();
+    assert_eq!(refused.len(), 2);
+    assert!(
+        refused[0].why.contains("not a job") && refused[1].body.contains("nowhere"),
+        "{refused:?}"
+    );
     assert_eq!(database.sql("SELECT count(*) FROM runcue.inbox").unwrap().trim(), "0");
 }
 

@@ -5,6 +5,7 @@
 
 mod file;
 mod fixture;
+mod inbox;
 mod places;
 mod presence;
 mod shell;

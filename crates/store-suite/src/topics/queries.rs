@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use runcue_core::{Capabilities, ErrorKind, JobFilter, JobSpec, StateWord, TaskSpec};
-use runcue_store::{ClaimRequest, Counts, ListRequest, WorkerSpec};
+use runcue_core::{Capabilities, ClaimFilter, ErrorKind, JobFilter, JobSpec, StateWord, TaskSpec};
+use runcue_store::{ClaimRequest, Counts, ListRequest, Outcome, ProjectInfo, WorkerSpec};
 
 use crate::Maker;
 use crate::scene::*;
@@ -90,6 +90,34 @@ pub async fn counts_equal_a_recount(maker: impl Maker) {
     }
     assert_eq!(by_group, counts);
     s.check().await;
+}
+
+/// Ready and claimed jobs are counted by project, and those that are claimed can be listed.
+pub async fn ready_and_claimed_jobs_are_counted_by_project(maker: impl Maker) {
+    let s = Scene::new(&maker).await;
+    let of = |n, project: &str| JobSpec { project: Some(project.to_owned()), ..job(n) };
+    s.submit([of(1, "a"), of(2, "a"), of(3, "a"), of(4, "b"), job(5)]).await;
+    s.submit([JobSpec { run_at: Some(at(500)), ..of(6, "b") }]).await;
+    s.submit([JobSpec { project: Some("b".to_owned()), ..job_after(7, &[1]) }]).await;
+    let filter = ClaimFilter { project: Some("a".to_owned()), ..ClaimFilter::default() };
+    let request = ClaimRequest { filter, ..ClaimRequest::new(s.worker, 2) };
+    let leases = s.store.claim(s.now, request).await.unwrap().jobs;
+    let counts = async || {
+        let infos = s.store.projects().await.unwrap();
+        let row = |info: ProjectInfo| (info.name, info.ready, info.waiting, info.claimed);
+        infos.into_iter().map(row).collect::<Vec<_>>()
+    };
+    let name = |name: &str| Some(name.to_owned());
+    let expected = [(None, 1, 0, 0), (name("a"), 1, 0, 2), (name("b"), 1, 2, 0)];
+    assert_eq!(counts().await, expected);
+    let claimed = JobFilter { project: name("a"), ..JobFilter::default() }
+        .in_states([StateWord::Leased, StateWord::Running]);
+    assert_eq!(list(&s, claimed).await, [2, 1]);
+    // One is done, the other is handed back.
+    s.done(&leases[0].1).await;
+    s.finish(&leases[1].1, Outcome::HandBack).await;
+    let expected = [(None, 1, 0, 0), (name("a"), 2, 0, 0), (name("b"), 2, 1, 0)];
+    assert_eq!(counts().await, expected);
 }
 
 /// The oldest job that waits only for its turn.

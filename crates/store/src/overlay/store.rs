@@ -22,8 +22,9 @@ use crate::machine::Machine;
 use crate::tables::Tables;
 use crate::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Moved, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
-    ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
+    ListRequest, LogChunk, Moved, Page, Pruned, QueueInfo, Reaped, Refused, Result, Retention,
+    ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
+    WorkerSpec,
 };
 
 /// The questions that a server answers beside the turns; the words are [`Store`]'s.
@@ -35,6 +36,11 @@ pub trait Reader: Send + Sync + 'static {
     async fn list(&self, request: ListRequest) -> Result<Page<Job>>;
     /// Every task definition.
     async fn tasks(&self) -> Result<Vec<TaskSpec>>;
+    /// Jobs from applications that were refused, latest first.
+    async fn refused(&self, limit: usize) -> Result<Vec<Refused>> {
+        let _ = limit;
+        Ok(Vec::new())
+    }
     /// Every known worker instance.
     async fn workers(&self) -> Result<Vec<WorkerInfo>>;
     /// Events after a number.
@@ -294,7 +300,11 @@ impl<B: Backend, R: Reader> Store for ServerStore<B, R> {
     }
 
     async fn stats(&self, now: Timestamp) -> Result<Stats> {
-        self.value(now, |machine, _| machine.stats()).await
+        let count = |machine: &mut Machine<Overlay<B>>, now| {
+            machine.admit(now)?;
+            machine.stats()
+        };
+        self.value(now, count).await
     }
 
     async fn why(&self, now: Timestamp, id: JobId) -> Result<Vec<Reason>> {
@@ -319,6 +329,10 @@ impl<B: Backend, R: Reader> Store for ServerStore<B, R> {
 
     async fn tasks(&self) -> Result<Vec<TaskSpec>> {
         self.reader.tasks().await
+    }
+
+    async fn refused(&self, limit: usize) -> Result<Vec<Refused>> {
+        self.reader.refused(limit).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerInfo>> {
