@@ -47,10 +47,12 @@ pub(crate) async fn execute(shared: &Shared, running: &Arc<Running>) {
 }
 
 /// The handler, or what follows without one. A job of a rated service that starts later than it was counted
-/// for would make its window wrong, so it goes back instead.
+/// for would make its window wrong, so it goes back instead; and so does one whose lease had lapsed by the time the
+/// store's answer came, as another may have run it by now.
 fn handler_in_time(shared: &Shared, running: &Running) -> Result<Arc<dyn Handler>, Outcome> {
-    let late = running.lease.start_by.is_some_and(|by| shared.clock.now() > by);
-    if late {
+    let now = shared.clock.now();
+    let late = running.lease.start_by.is_some_and(|by| now > by);
+    if late || now >= running.lease.until {
         tracing::debug!(work_unit_id = %running.id(), "claimed but too late to start");
         return Err(Outcome::HandBack);
     }
