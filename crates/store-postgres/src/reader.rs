@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use runcue_core::{Event, Job, JobFilter, JobId, Seq, TaskSpec, Timestamp, Token};
 use runcue_store::overlay::{News, Reader};
-use runcue_store::{ListRequest, LogChunk, Page, Refused, Result, StoreError, WorkerInfo};
+use runcue_store::{
+    ListRequest, LogChunk, Page, Particulars, Refused, Result, StoreError, WorkerInfo,
+};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_postgres::types::{ToSql, Type};
@@ -312,6 +314,21 @@ impl Reader for Readers {
             those.map(|row| JobId::from_u128(row.get::<_, Uuid>(1).as_u128())).collect()
         };
         Ok((!of(0).is_empty()).then(|| (of(1), of(2))))
+    }
+
+    async fn particulars(&self) -> Result<Particulars> {
+        let sql = "SELECT current_setting('server_version'), \
+                   (SELECT max(version) FROM runcue.schema_version), runcue.now_micros(), \
+                   (SELECT count(*) FROM runcue.refused)";
+        let rows = self.query(sql, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(Particulars::default()) };
+        let schema: Option<i32> = row.get(1);
+        Ok(Particulars {
+            server: Some(format!("PostgreSQL {}", row.get::<_, String>(0))),
+            schema: schema.and_then(|version| u32::try_from(version).ok()),
+            now: Some(Timestamp::from_micros(row.get(2))),
+            refused: unsigned(row.get(3)),
+        })
     }
 
     fn listen(&self, news: &News) {

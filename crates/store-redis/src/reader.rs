@@ -5,14 +5,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use runcue_core::{Event, Job, JobId, Seq, TaskSpec, Timestamp};
 use runcue_store::overlay::{News, Questions, Reader};
-use runcue_store::{ListRequest, LogChunk, Page, Result, StoreError, WorkerInfo};
+use runcue_store::{ListRequest, LogChunk, Page, Particulars, Result, StoreError, WorkerInfo};
 
 use crate::backend::worker_id;
 use crate::connection::{Link, Options};
 use crate::find::{self, Lanes, Walk, held_per_worker, means, rows_of};
 use crate::keys::{self, place};
 use crate::persistence::Persistence;
-use crate::value::{entry, items, number, parse, some, text};
+use crate::value::{entry, item, items, number, parse, some, text};
 use crate::watcher::Watcher;
 use crate::{questions, rows};
 
@@ -178,6 +178,24 @@ impl Reader for RedisReader {
 
     async fn relatives(&self, id: JobId) -> Result<Option<(Vec<JobId>, Vec<JobId>)>> {
         self.ask(move |seat| relatives(seat, id)).await
+    }
+
+    async fn particulars(&self) -> Result<Particulars> {
+        self.ask(|seat| {
+            let info = seat.link.plain(&[b"INFO", b"server"])?;
+            let info = String::from_utf8_lossy(text(&info).unwrap_or_default()).into_owned();
+            let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+            let schema = seat.link.command("HGET", "meta", &[b"schema"])?;
+            let time = seat.link.plain(&[b"TIME"])?;
+            let (seconds, micros): (i64, i64) = (number(item(&time, 0)), number(item(&time, 1)));
+            Ok(Particulars {
+                server: version.map(|version| format!("Redis {}", version.trim())),
+                schema: parse(&schema),
+                now: Some(Timestamp::from_micros(seconds * 1_000_000 + micros)),
+                refused: 0,
+            })
+        })
+        .await
     }
 
     fn listen(&self, news: &News) {

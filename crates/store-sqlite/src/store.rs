@@ -15,9 +15,9 @@ use runcue_store::watcher::{Glance, Watcher};
 use runcue_store::writer::Writer;
 use runcue_store::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Moved, Page, Pruned, QueueInfo, Reaped, Refused, Result, Retention,
-    ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
-    WorkerSpec,
+    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Refused, Result,
+    Retention, ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted,
+    WorkerInfo, WorkerSpec,
 };
 use rusqlite::Connection;
 
@@ -317,6 +317,11 @@ impl Store for SqliteStore {
             Durability::Normal => "normal: survives a process crash",
             Durability::Full => "full: survives power loss",
         }
+    }
+
+    async fn particulars(&self) -> Result<Particulars> {
+        let server = Some(format!("SQLite {}", rusqlite::version()));
+        Ok(Particulars { server, schema: Some(migrate::SCHEMA), ..Particulars::default() })
     }
 
     async fn hand_over(&self, now: Timestamp, after: Option<Seq>, limit: usize) -> Result<Moved> {

@@ -38,8 +38,8 @@ pub use memory::MemoryStore;
 pub use moving::{Definitions, Moved, MovedJob};
 pub use reply::{
     Candidate, Candidates, Claimed, Counts, Extended, Finished, Fired, Firing, GroupInfo, LeftOut,
-    LogChunk, LogStream, Page, ProjectInfo, Pruned, QueueInfo, Reaped, Refused, ScheduleInfo,
-    ServiceInfo, Stats, Submitted, WorkerInfo,
+    LogChunk, LogStream, Page, Particulars, ProjectInfo, Pruned, QueueInfo, Reaped, Refused,
+    ScheduleInfo, ServiceInfo, Stats, Submitted, WorkerInfo,
 };
 pub use request::{
     ClaimRequest, Extend, Finish, Keep, ListRequest, Outcome, Retention, SubmitBatch, WorkerSpec,
@@ -218,6 +218,11 @@ pub trait Store: Send + Sync + 'static {
     /// Why the store cannot be used at the moment, in words, if that is so. It goes on trying by itself.
     fn trouble(&self) -> Option<String> {
         None
+    }
+
+    /// What is known of the place the queue is kept in, for whoever looks for what is wrong.
+    async fn particulars(&self) -> Result<Particulars> {
+        Ok(Particulars::default())
     }
 
     /// Checks that stored data agrees with itself; answers what does not, in words.

@@ -353,6 +353,19 @@ pub struct LogChunk {
     pub text: String,
 }
 
+/// What is known of the place that a queue is kept in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Particulars {
+    /// The program that keeps it, with its version.
+    pub server: Option<String>,
+    /// The version of what is stored.
+    pub schema: Option<u32>,
+    /// What its own clock says, if it has one.
+    pub now: Option<Timestamp>,
+    /// Jobs that were put down beside the queue and refused.
+    pub refused: u64,
+}
+
 /// What was pruned, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pruned {

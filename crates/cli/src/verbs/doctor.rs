@@ -1,6 +1,8 @@
 //! `runcue doctor`: looks for what is wrong, and says what to do about it.
 
+use std::collections::HashSet;
 use std::path::Path;
+use std::time::Duration;
 
 use runcue_core::{JobFilter, StateWord, Timestamp};
 use runcue_store::{ListRequest, Store};
@@ -18,6 +20,9 @@ use runcue::Address;
 const LITTLE_SPACE: u64 = 100 * 1024 * 1024;
 /// How many held jobs are looked at for lapsed leases.
 const LEASES: usize = 10_000;
+
+/// Clocks that are no further apart than this agree.
+const SKEW: Duration = Duration::from_secs(1);
 
 /// Flags of `doctor`.
 #[derive(Debug, clap::Args)]
@@ -113,14 +118,73 @@ async fn store_checks(store: &dyn Store, address: &Address) -> Result<Vec<Check>
             "store",
             format!("{} with {}", view.store, words::count(view.counts.total(), "job")),
         ),
-        Check::ok("durability", store.durability()),
+        durability(store.durability()),
     ];
+    checks.extend(place(store).await?);
+    if let Some(trouble) = store.trouble() {
+        checks.push(Check::bad(
+            "trouble",
+            trouble,
+            "it goes on trying by itself; see to the server",
+        ));
+    }
     checks.push(data(store, now).await?);
     checks.push(workers(&view));
     checks.push(work(&view, now));
-    checks.push(leases(store, now).await?);
+    checks.push(leases(store, &view, now).await?);
     checks.extend(failures(&view));
     Ok(checks)
+}
+
+/// What an acknowledged write survives. That a crash may lose some is worth knowing beforehand.
+fn durability(words: &str) -> Check {
+    match ["may lose", "loses", "lost"].iter().any(|word| words.contains(word)) {
+        true => Check::warning(
+            "durability",
+            words,
+            "let the server sync what it acknowledges, or live with it: jobs may be missing after a crash",
+        ),
+        false => Check::ok("durability", words),
+    }
+}
+
+/// The server: its version, its clock, and what it refused.
+async fn place(store: &dyn Store) -> Result<Vec<Check>, Trouble> {
+    let asked = clock::now();
+    let found = store.particulars().await?;
+    let answered = clock::now();
+    let mut checks = Vec::new();
+    if let Some(server) = found.server {
+        let schema = found.schema.map(|version| format!(", schema version {version}"));
+        checks.push(Check::ok("server", server + &schema.unwrap_or_default()));
+    }
+    checks.extend(found.now.map(|theirs| skew(asked, theirs, answered)));
+    if found.refused > 0 {
+        checks.push(Check::warning(
+            "inbox",
+            format!("{} put down beside the queue and refused", words::count(found.refused, "job")),
+            "the table `refused` of the schema says why; correct them and put them down again",
+        ));
+    }
+    Ok(checks)
+}
+
+/// How far the two clocks are apart, at the least: the server looked at its own somewhere between asking and
+/// answering.
+fn skew(asked: Timestamp, theirs: Timestamp, answered: Timestamp) -> Check {
+    let (apart, word) = match theirs < asked {
+        true => (asked.since(theirs), "ahead of"),
+        false => (theirs.since(answered), "behind"),
+    };
+    if apart < SKEW {
+        return Check::ok("clock", "this machine's clock agrees with the server's");
+    }
+    Check::warning(
+        "clock",
+        format!("this machine's clock is {} {word} the server's", words::span(apart)),
+        "leases and limits follow the server's clock, so nothing breaks; set this one, so that the times shown \
+         are right",
+    )
 }
 
 async fn data(store: &dyn Store, now: Timestamp) -> Result<Check, Trouble> {
@@ -170,13 +234,27 @@ fn work(view: &StatusView, now: Timestamp) -> Check {
     Check::ok("work", format!("{} ready, {busy} being worked on", view.ready))
 }
 
-async fn leases(store: &dyn Store, now: Timestamp) -> Result<Check, Trouble> {
+async fn leases(store: &dyn Store, view: &StatusView, now: Timestamp) -> Result<Check, Trouble> {
     let filter = JobFilter::default().in_states([StateWord::Leased, StateWord::Running]);
     let page = store.list(ListRequest { filter, before: None, limit: LEASES }).await?;
-    let lapsed = page.rows.iter().filter_map(|job| job.life.state.lease());
-    let lapsed = lapsed.filter(|lease| lease.until < now).count() as u64;
+    let held = || page.rows.iter().filter_map(|job| job.life.state.lease());
+    let lapsed = held().filter(|lease| lease.until < now).count() as u64;
     if lapsed == 0 {
-        return Ok(Check::ok("leases", "none has lapsed"));
+        let known: HashSet<_> = view.workers.iter().map(|worker| worker.id).collect();
+        let strange = held().filter(|lease| !known.contains(&lease.worker));
+        let last = strange.clone().map(|lease| lease.until).max();
+        let Some(last) = last else { return Ok(Check::ok("leases", "none has lapsed")) };
+        return Ok(Check::warning(
+            "leases",
+            format!(
+                "{} held by workers that are not known here",
+                words::count(strange.count() as u64, "job")
+            ),
+            format!(
+                "their leases lapse within {}, then any worker takes them",
+                words::span(last.since(now))
+            ),
+        ));
     }
     Ok(Check::warning(
         "leases",

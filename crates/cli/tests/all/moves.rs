@@ -357,3 +357,29 @@ fn migrate_says_what_it_did() {
         assert_eq!((&told["changed"], &told["found"]), (&false.into(), &told["schema"]), "{told}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_knows_the_server_its_clock_and_leases_of_strangers() {
+    let sandbox = Sandbox::new();
+    let mut places = Places::new();
+    for kind in Places::KINDS {
+        let url = places.fresh(kind);
+        let filled = scene(&url);
+        fill(&filled).await;
+        filled.store.close().await.unwrap();
+        let told = sandbox.run(&["doctor", "--store", &url, "--json"]).json();
+        let check = |name: &str| {
+            let checks = told["checks"].as_array().unwrap();
+            checks.iter().find(|check| check["name"] == name).cloned().unwrap_or_default()
+        };
+        assert_eq!(check("data")["verdict"], "ok", "{kind}: {told}");
+        assert_eq!(check("leases")["verdict"], "warning", "{kind}: {told}");
+        let detail = check("leases")["detail"].as_str().unwrap().to_owned();
+        assert_eq!(detail, "2 jobs held by workers that are not known here", "{kind}");
+        if ["postgres", "redis"].contains(kind) {
+            assert_eq!(check("clock")["verdict"], "ok", "{kind}: {told}");
+            let server = check("server")["detail"].as_str().unwrap().to_owned();
+            assert!(server.contains("schema version 1"), "{kind}: {server}");
+        }
+    }
+}

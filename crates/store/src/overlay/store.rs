@@ -22,9 +22,9 @@ use crate::machine::Machine;
 use crate::tables::Tables;
 use crate::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Moved, Page, Pruned, QueueInfo, Reaped, Refused, Result, Retention,
-    ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
-    WorkerSpec,
+    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Refused, Result,
+    Retention, ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted,
+    WorkerInfo, WorkerSpec,
 };
 
 /// The questions that a server answers beside the turns; the words are [`Store`]'s.
@@ -51,6 +51,10 @@ pub trait Reader: Send + Sync + 'static {
     async fn logs(&self, id: JobId, after: u64) -> Result<Vec<LogChunk>>;
     /// The prerequisites and the dependents of a job, nothing if there is no such job.
     async fn relatives(&self, id: JobId) -> Result<Option<(Vec<JobId>, Vec<JobId>)>>;
+    /// What is known of the server.
+    async fn particulars(&self) -> Result<Particulars> {
+        Ok(Particulars::default())
+    }
     /// Begins to listen for what others change, if that has not begun.
     fn listen(&self, news: &News);
     /// A word for the durability mode.
@@ -370,6 +374,10 @@ impl<B: Backend, R: Reader> Store for ServerStore<B, R> {
 
     fn trouble(&self) -> Option<String> {
         self.writer.trouble()
+    }
+
+    async fn particulars(&self) -> Result<Particulars> {
+        self.reader.particulars().await
     }
 
     async fn hand_over(&self, now: Timestamp, after: Option<Seq>, limit: usize) -> Result<Moved> {
