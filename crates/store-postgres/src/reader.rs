@@ -318,8 +318,7 @@ impl Reader for Readers {
 
     async fn particulars(&self) -> Result<Particulars> {
         let sql = "SELECT current_setting('server_version'), \
-                   (SELECT max(version) FROM runcue.schema_version), runcue.now_micros(), \
-                   (SELECT count(*) FROM runcue.refused)";
+                   (SELECT max(version) FROM runcue.schema_version), runcue.now_micros()";
         let rows = self.query(sql, &[]).await?;
         let Some(row) = rows.first() else { return Ok(Particulars::default()) };
         let schema: Option<i32> = row.get(1);
@@ -327,7 +326,6 @@ impl Reader for Readers {
             server: Some(format!("PostgreSQL {}", row.get::<_, String>(0))),
             schema: schema.and_then(|version| u32::try_from(version).ok()),
             now: Some(Timestamp::from_micros(row.get(2))),
-            refused: unsigned(row.get(3)),
         })
     }
 

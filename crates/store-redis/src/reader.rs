@@ -192,7 +192,6 @@ impl Reader for RedisReader {
                 server: version.map(|version| format!("Redis {}", version.trim())),
                 schema: parse(&schema),
                 now: Some(Timestamp::from_micros(seconds * 1_000_000 + micros)),
-                refused: 0,
             })
         })
         .await

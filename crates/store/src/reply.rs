@@ -362,8 +362,6 @@ pub struct Particulars {
     pub schema: Option<u32>,
     /// What its own clock says, if it has one.
     pub now: Option<Timestamp>,
-    /// Jobs that were put down beside the queue and refused.
-    pub refused: u64,
 }
 
 /// What was pruned, or would be.

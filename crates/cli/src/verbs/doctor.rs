@@ -24,6 +24,9 @@ const LEASES: usize = 10_000;
 /// Clocks that are no further apart than this agree.
 const SKEW: Duration = Duration::from_secs(1);
 
+/// How many refused jobs of applications are counted.
+const REFUSED: usize = 1000;
+
 /// Flags of `doctor`.
 #[derive(Debug, clap::Args)]
 pub struct Args {}
@@ -133,6 +136,7 @@ async fn store_checks(store: &dyn Store, address: &Address) -> Result<Vec<Check>
     checks.push(work(&view, now));
     checks.push(leases(store, &view, now).await?);
     checks.extend(failures(&view));
+    checks.extend(refused(store).await?);
     Ok(checks)
 }
 
@@ -148,7 +152,7 @@ fn durability(words: &str) -> Check {
     }
 }
 
-/// The server: its version, its clock, and what it refused.
+/// The server: its version and its clock.
 async fn place(store: &dyn Store) -> Result<Vec<Check>, Trouble> {
     let asked = clock::now();
     let found = store.particulars().await?;
@@ -159,13 +163,6 @@ async fn place(store: &dyn Store) -> Result<Vec<Check>, Trouble> {
         checks.push(Check::ok("server", server + &schema.unwrap_or_default()));
     }
     checks.extend(found.now.map(|theirs| skew(asked, theirs, answered)));
-    if found.refused > 0 {
-        checks.push(Check::warning(
-            "inbox",
-            format!("{} put down beside the queue and refused", words::count(found.refused, "job")),
-            "the table `refused` of the schema says why; correct them and put them down again",
-        ));
-    }
     Ok(checks)
 }
 
@@ -272,6 +269,17 @@ fn failures(view: &StatusView) -> Option<Check> {
             "look with `runcue list --state failed,quarantined`, then `runcue retry --failed`",
         )
     })
+}
+
+/// Jobs that an application put down in its own transaction, and that nobody could tell it about.
+async fn refused(store: &dyn Store) -> Result<Option<Check>, Trouble> {
+    let found = store.refused(REFUSED).await?;
+    let Some(latest) = found.first() else { return Ok(None) };
+    let at_least = if found.len() == REFUSED { "at least " } else { "" };
+    let count = words::count(found.len() as u64, "job");
+    let detail = format!("{at_least}{count} from applications refused, the latest: {}", latest.why);
+    let help = "put them down again as they should be, and delete them from the table `refused`";
+    Ok(Some(Check::warning("inbox", detail, help)))
 }
 
 fn file_checks(path: &Path) -> Vec<Check> {

@@ -11,6 +11,7 @@ mod examples;
 mod find;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod fleet;
+mod inbox;
 mod json;
 mod look;
 mod moves;

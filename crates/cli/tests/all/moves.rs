@@ -21,6 +21,7 @@ use crate::sandbox::Sandbox;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+#[expect(clippy::disallowed_methods, reason = "what is moved is as old as the test")]
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap())
