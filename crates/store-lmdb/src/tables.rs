@@ -12,7 +12,9 @@ use runcue_core::{
     Event, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq, State, StateWord,
     TaskSpec, Timestamp, WorkerId,
 };
-use runcue_store::tables::{Changes, Counters, Due, ServiceRow, Tables, UsageRow};
+use runcue_store::tables::{
+    Changes, Counters, Due, EVENTS_PER_ROW, LOG_BYTES, ServiceRow, Tables, UsageRow, event_run,
+};
 use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, ScheduleInfo, WorkerSpec};
 use serde::Serialize;
 
@@ -23,11 +25,6 @@ use crate::reader::{self, Chunk, KnownWorker};
 use crate::rows::{self, text};
 use crate::transaction::Open;
 use crate::view::{Table, View};
-
-/// Output kept per job, in bytes.
-const LOG_BYTES: usize = 256 * 1024;
-/// Events in one row at the most.
-const EVENTS_PER_ROW: usize = 512;
 
 /// The databases, the open transaction, and what is remembered between transactions.
 pub struct LmdbTables {
@@ -143,21 +140,6 @@ pub const LAST_EVENT: &[u8] = b"event";
 
 fn no_transaction() -> heed::Error {
     heed::Error::Io(std::io::Error::other("no transaction is open"))
-}
-
-/// A run of events as JSON. What follows from the row is left out: their numbers, which follow each other,
-/// and their instants where they are the row's.
-fn event_run(events: &[Event], at: Timestamp) -> String {
-    let mut body = String::with_capacity(events.len() * 128);
-    body.push('[');
-    for (n, event) in events.iter().enumerate() {
-        if n > 0 {
-            body.push(',');
-        }
-        event.write_json(&mut body, None, Some(event.at).filter(|own| *own != at));
-    }
-    body.push(']');
-    body
 }
 
 impl Tables for LmdbTables {

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use runcue_core::{Job, LaneId, Seq, State, Timestamp, Wait};
 use runcue_store::overlay::{JobWrite, LOG_BYTES, WriteSet};
+use runcue_store::tables::{EVENTS_PER_ROW, event_run};
 
 use crate::failure::Unreadable;
 use crate::keys::{self, PAGE, place, score};
 use crate::pack::Changes;
 use crate::rows::{self, StoredService, UsedAt};
-
-/// Events in one entry at the most.
-const EVENTS: usize = 512;
 
 /// Entries that pruning takes away, which were looked up before.
 #[derive(Debug, Default)]
@@ -262,11 +260,11 @@ impl Plan {
             let words = [id.as_bytes(), b"at", at.as_bytes(), b"used", body.as_bytes()];
             self.changes.alone("XADD", "usage", &words);
         }
-        for run in writes.events.chunks(EVENTS) {
+        for run in writes.events.chunks(EVENTS_PER_ROW) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let id = format!("{}-0", last.seq);
             let (number, at) = (first.seq.to_string(), last.at.as_micros().to_string());
-            let body = rows::event_run(run, last.at);
+            let body = event_run(run, last.at);
             let words = [
                 id.as_bytes(),
                 b"first",

@@ -314,21 +314,6 @@ pub fn used(at: Timestamp, run: Vec<UsedAt>) -> impl Iterator<Item = UsageRow> {
     run.into_iter().map(move |(service, key, units)| UsageRow { service, key, at, units })
 }
 
-/// A run of events as JSON. What follows from the row is left out: their numbers, which follow each other,
-/// and their instants where they are the row's.
-pub fn event_run(events: &[Event], at: Timestamp) -> String {
-    let mut body = String::with_capacity(events.len() * 128);
-    body.push('[');
-    for (n, event) in events.iter().enumerate() {
-        if n > 0 {
-            body.push(',');
-        }
-        event.write_json(&mut body, None, Some(event.at).filter(|own| *own != at));
-    }
-    body.push(']');
-    body
-}
-
 /// And back.
 pub fn read_event_run(first: u64, at: Timestamp, body: &[u8]) -> Result<Vec<Event>, Unreadable> {
     let mut run: Vec<Event> = parsed("events", body)?;

@@ -13,7 +13,10 @@ use runcue_core::{
     Event, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq, State, StateWord,
     TaskSpec, Timestamp, WorkerId,
 };
-use runcue_store::tables::{Changes, Counters, Due, InboxRow, ServiceRow, Tables, UsageRow};
+use runcue_store::tables::{
+    Changes, Counters, Due, EVENTS_PER_ROW, InboxRow, LOG_BYTES, ServiceRow, Tables, UsageRow,
+    event_run,
+};
 use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, ScheduleInfo, StoreError, WorkerSpec};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,11 +26,6 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use crate::failure::explain;
 use crate::rows::{blob, signed, text, unsigned};
 use crate::tables::pending::Pending;
-
-/// Output kept per job, in bytes.
-const LOG_BYTES: i64 = 256 * 1024;
-/// Events in one row at the most.
-const EVENTS_PER_ROW: usize = 512;
 
 /// The writing connection and what it remembers between transactions.
 pub struct SqliteTables {
@@ -114,21 +112,6 @@ impl SqliteTables {
     fn text<T: serde::Serialize + ?Sized>(&self, what: &str, value: &T) -> Result<String> {
         text(what, value).map_err(|e| self.explain(&e))
     }
-}
-
-/// A run of events as JSON. What follows from the row is left out: their numbers, which follow each other,
-/// and their instants where they are the row's.
-fn event_run(events: &[Event], at: Timestamp) -> String {
-    let mut body = String::with_capacity(events.len() * 128);
-    body.push('[');
-    for (n, event) in events.iter().enumerate() {
-        if n > 0 {
-            body.push(',');
-        }
-        event.write_json(&mut body, None, Some(event.at).filter(|own| *own != at));
-    }
-    body.push(']');
-    body
 }
 
 fn limit_of(limit: usize) -> i64 {
@@ -502,7 +485,7 @@ impl Tables for SqliteTables {
         let sql = "DELETE FROM log WHERE seq = ?1 AND n < (SELECT max(n) FROM log WHERE seq = ?1) AND n IN \
                    (SELECT n FROM (SELECT n, sum(length(text)) OVER (ORDER BY n DESC) AS kept FROM log \
                    WHERE seq = ?1) WHERE kept > ?2)";
-        self.run(sql, [seq, LOG_BYTES]).map(drop)
+        self.run(sql, [seq, limit_of(LOG_BYTES)]).map(drop)
     }
 
     fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {

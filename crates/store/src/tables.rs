@@ -15,6 +15,27 @@ use crate::Result;
 use crate::reply::{GroupInfo, LogChunk, QueueInfo, ScheduleInfo};
 use crate::request::WorkerSpec;
 
+/// Output kept per job, in bytes. The oldest chunks go first; the latest one always stays.
+pub const LOG_BYTES: usize = 256 * 1024;
+
+/// Events in one row at the most, in stores that keep them in runs.
+pub const EVENTS_PER_ROW: usize = 512;
+
+/// A run of events as JSON. What follows from the row is left out: their numbers, which follow each other,
+/// and their instants where they are the row's.
+pub fn event_run(events: &[Event], at: Timestamp) -> String {
+    let mut body = String::with_capacity(events.len() * 128);
+    body.push('[');
+    for (n, event) in events.iter().enumerate() {
+        if n > 0 {
+            body.push(',');
+        }
+        event.write_json(&mut body, None, Some(event.at).filter(|own| *own != at));
+    }
+    body.push(']');
+    body
+}
+
 /// A service as it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceRow {

@@ -2,6 +2,7 @@
 
 use runcue_core::{Event, GroupName, Job, JobId, Key, Seq, State, Timestamp};
 use runcue_store::overlay::{Committed, JobWrite, Timed, WriteSet};
+use runcue_store::tables::{EVENTS_PER_ROW, event_run};
 use runcue_store::{Result, StoreError};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -14,8 +15,6 @@ use crate::rows::{flags, id_of, outcome, rank_of, signed, small, stage, text};
 
 /// Jobs in one statement at the most: a statement has to fit into a message.
 const JOBS_PER_PART: usize = 20_000;
-/// Events in one row at the most.
-const EVENTS_PER_ROW: usize = 512;
 
 const FOLLOW: &str = "SELECT runcue.follow($1)";
 const WRITE_JOBS: &str = "SELECT runcue.write_jobs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
@@ -568,19 +567,4 @@ impl Rest {
 /// Text that PostgreSQL takes: it has no place for a zero byte.
 fn clean(text: &str) -> String {
     text.replace('\0', "\u{2400}")
-}
-
-/// A run of events as JSON. What follows from the row is left out: their numbers, which follow each other,
-/// and their instants where they are the row's.
-fn event_run(events: &[Event], at: Timestamp) -> String {
-    let mut body = String::with_capacity(events.len() * 128);
-    body.push('[');
-    for (n, event) in events.iter().enumerate() {
-        if n > 0 {
-            body.push(',');
-        }
-        event.write_json(&mut body, None, Some(event.at).filter(|own| *own != at));
-    }
-    body.push(']');
-    body
 }

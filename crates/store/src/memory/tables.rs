@@ -13,10 +13,7 @@ use runcue_core::{
 use crate::Result;
 use crate::reply::{GroupInfo, LogChunk, Page, QueueInfo, ScheduleInfo, WorkerInfo};
 use crate::request::{ListRequest, WorkerSpec};
-use crate::tables::{Changes, Counters, Due, ServiceRow, Tables, UsageRow};
-
-/// Output kept per job, in bytes.
-pub const LOG_BYTES: usize = 256 * 1024;
+use crate::tables::{Changes, Counters, Due, LOG_BYTES, ServiceRow, Tables, UsageRow};
 
 #[derive(Debug, Default)]
 pub struct MemoryTables {

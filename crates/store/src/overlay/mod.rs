@@ -46,8 +46,7 @@ pub use store::{Reader, ServerStore};
 pub use write_set::{JobWrite, PrunedEvents, WriteSet};
 pub use writer::{Answered, News, Settings, Writer};
 
-/// Output kept per job, in bytes. The oldest chunks go first; the latest one always stays.
-pub const LOG_BYTES: usize = 256 * 1024;
+pub use crate::tables::LOG_BYTES;
 
 /// Names one commit of one daemon, once and for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
