@@ -461,7 +461,7 @@ impl Tables for LmdbTables {
     }
 
     fn note_usage(&mut self, rows: &[UsageRow]) -> Result<()> {
-        type Used<'a> = (&'a str, Option<&'a str>, u64);
+        type Used<'a> = (&'a str, Option<&'a str>, i64);
         let mut runs: BTreeMap<Timestamp, Vec<Used<'_>>> = BTreeMap::new();
         for row in rows {
             let key = row.key.as_ref().map(runcue_core::Key::as_str);

@@ -47,7 +47,7 @@ pub struct ServiceRow {
     pub held_until: Timestamp,
 }
 
-/// Units of a service used at an instant.
+/// Units of a service used at an instant; fewer than none, if they were noted before and never used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsageRow {
     /// The service.
@@ -57,7 +57,7 @@ pub struct UsageRow {
     /// When.
     pub at: Timestamp,
     /// How many.
-    pub units: u64,
+    pub units: i64,
 }
 
 /// The numbers a store counts on with.

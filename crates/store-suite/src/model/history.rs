@@ -86,6 +86,8 @@ pub enum End {
     RateLimited(u64),
     /// Given back.
     HandBack,
+    /// Given back before it began.
+    Unstarted,
     /// Stopped as asked.
     Stopped,
 }
@@ -205,6 +207,7 @@ fn end() -> impl Strategy<Value = End> {
         1 => Just(End::Timeout),
         1 => (1..8_u64).prop_map(End::RateLimited),
         1 => Just(End::HandBack),
+        2 => Just(End::Unstarted),
         1 => Just(End::Stopped),
     ]
 }

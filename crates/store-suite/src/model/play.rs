@@ -324,6 +324,7 @@ impl Play {
                 Outcome::RateLimited { retry_after: secs(seconds), service: None }
             }
             End::HandBack => Outcome::HandBack,
+            End::Unstarted => Outcome::Unstarted,
             End::Stopped => Outcome::Stopped,
         };
         let answer = self.store.finish(self.now(), vec![Finish { lease, outcome }]).await.unwrap();
@@ -346,6 +347,10 @@ impl Play {
             End::Permanent => self.reference.fail(n, "boom", Bad::Permanent),
             End::Timeout => self.reference.fail(n, "boom", Bad::Timeout),
             End::HandBack => self.reference.hand_back(n, None),
+            End::Unstarted => {
+                self.reference.unused(n);
+                self.reference.hand_back(n, None);
+            }
             End::Stopped => self.reference.stop(n),
             End::RateLimited(seconds) => {
                 let until = self.now().plus(secs(seconds));

@@ -295,6 +295,18 @@ impl Reference {
         }
     }
 
+    /// The start of the attempt that is held never was.
+    pub fn unused(&mut self, n: usize) {
+        let job = &self.jobs[n];
+        let Some(at) = job.lease.as_ref().and_then(|lease| lease.start_by) else { return };
+        for used in &job.spec.services {
+            let starts = &mut self.services.get_mut(&used.service).unwrap().starts;
+            let own = |start: &Start| start.at == at && start.job.id == job.spec.id;
+            let place = starts.iter().rposition(own).unwrap();
+            starts.remove(place);
+        }
+    }
+
     /// The holder is done.
     pub fn complete(&mut self, n: usize, result_key: Option<String>) {
         self.release(n, Verdict::Good);
