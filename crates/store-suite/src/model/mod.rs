@@ -8,6 +8,7 @@ mod compare;
 mod history;
 mod play;
 mod reference;
+mod schedules;
 mod turns;
 
 use proptest::test_runner::{
