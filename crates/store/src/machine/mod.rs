@@ -63,6 +63,8 @@ pub struct Machine<T> {
     fetched: Fetched,
     /// The next firing of any schedule; nothing while that is not known.
     firing: Option<Option<Timestamp>>,
+    /// Rows of the inbox up to this one wait for room in their queues; the next look begins behind them.
+    passed: u64,
     news: News,
     /// Jobs that ended in this operation and whose dependents are to be told.
     ended: Vec<(Seq, Final, bool)>,
@@ -94,6 +96,7 @@ impl<T: Tables> Machine<T> {
             lanes: Map::default(),
             fetched: Fetched::default(),
             firing: None,
+            passed: 0,
             news: News::default(),
             ended: Vec::new(),
         }
