@@ -70,6 +70,10 @@ async fn play(maker: &impl Maker, history: &History) -> Result<(), String> {
             // What is kept of a rate is forgotten with the process: from here on the two may differ.
             memory = None;
         }
+        if matches!(step, Step::SubmitAgain(_)) && under_test.keeps() {
+            // And with a turn that took known jobs for new ones, as a server's may.
+            memory = None;
+        }
         let place = |why: String| format!("step {n}, {step:?}: {why}");
         let answer = under_test.step(step).await.map_err(place)?;
         let Some(memory) = &mut memory else { continue };

@@ -77,9 +77,14 @@ impl Play {
         // The old handle is really gone: nothing here holds it any more.
         let old = std::mem::replace(&mut self.store, Arc::new(MemoryStore::new()));
         self.store = maker.reopen(old).await.expect("a durable store can be opened again");
-        let forgotten = self.reference.kept.iter().any(|kept| !kept.is_empty());
+        let forgotten = self.keeps();
         self.reference.free(|_| false);
         forgotten
+    }
+
+    /// Whether something of a rate may be kept for a job.
+    pub fn keeps(&self) -> bool {
+        self.reference.kept.iter().any(|kept| !kept.is_empty())
     }
 
     /// Now.
