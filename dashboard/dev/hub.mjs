@@ -11,7 +11,8 @@ import { Queue, Trouble } from './queue.mjs';
 const { values: options } = parseArgs({ options: { port: { type: 'string', default: '7878' }, token: { type: 'string' }, state: { type: 'string' }, dist: { type: 'string' } } });
 const dist = options.dist ?? fileURLToPath(new URL('../dist', import.meta.url));
 const queue = new Queue(options.state && existsSync(options.state) ? JSON.parse(readFileSync(options.state, 'utf8')) : {});
-if (options.token) queue.tokens.set('first', { name: 'first', role: 'admin', token: options.token, created_at: Date.now() });
+const given = options.token ?? process.env.RUNCUE_TOKEN;
+if (given) queue.tokens.set('runcue_token', { name: 'runcue_token', role: 'admin', token: given, created_at: null });
 
 const MAY = { read: ['read', 'submit', 'work', 'admin'], submit: ['submit', 'admin'], work: ['work', 'admin'], admin: ['admin'] };
 const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.json': 'application/json' };
@@ -45,7 +46,7 @@ route('POST', '/api/jobs/claim', 'work', ({ body }) => {
 });
 route('GET', '/api/jobs/{id}', 'read', ({ id }) => [200, queue.whole(queue.job(id))]);
 route('DELETE', '/api/jobs/{id}', 'submit', ({ id }) => { queue.remove(id); return [204]; });
-route('POST', '/api/jobs/{id}/cancel', 'submit', ({ id }) => [200, queue.view(queue.cancel(queue.job(id)))]);
+route('POST', '/api/jobs/{id}/cancel', 'submit', ({ id, body }) => [200, queue.view(queue.cancel(queue.job(id), body.cascade))]);
 route('POST', '/api/jobs/{id}/retry', 'submit', ({ id }) => [200, queue.view(queue.retry(queue.job(id)))]);
 route('GET', '/api/jobs/{id}/why', 'read', ({ id }) => { const job = queue.job(id); return [200, { id, state: job.state, reasons: queue.why(job) }]; });
 route('GET', '/api/jobs/{id}/logs', 'read', ({ id, query, stream }) => {

@@ -273,7 +273,8 @@ export class Queue {
 
   // --- steering ---
 
-  cancel(job) {
+  cancel(job, cascade = false) {
+    if (cascade) for (const other of this.jobs.values()) if (other.depends_on.includes(job.id) && other.state === 'queued') this.cancel(other, true);
     if (FINAL.has(job.state)) throw new Trouble(409, 'conflict', `job ${job.id} is ${job.state}`, 'only a job that waits or runs can be cancelled');
     if (job.state === 'queued') this.finish(job, 'cancelled', { fail_reason: 'cancelled' });
     else job.cancel_requested = true;
@@ -287,11 +288,11 @@ export class Queue {
     return job;
   }
 
-  bulk(verb, { filter = {}, all, dry_run }, only) {
+  bulk(verb, { filter = {}, all, dry_run, cascade }, only) {
     if (!Object.keys(filter).length && !all && !only) throw new Trouble(422, 'invalid', 'the filter is empty', 'say "all": true if you mean every job');
     const able = verb === 'cancel' ? ['queued', 'leased', 'running'] : only ?? ['failed', 'cancelled', 'quarantined'];
     const those = [...this.jobs.values()].filter((job) => able.includes(job.state) && this.matches(job, filter));
-    if (!dry_run) for (const job of those) this[verb](job);
+    if (!dry_run) for (const job of those) if (able.includes(job.state)) this[verb](job, cascade);
     return { count: those.length, dry_run: Boolean(dry_run) };
   }
 

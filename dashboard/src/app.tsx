@@ -94,7 +94,8 @@ function Frame(): JSX.Element {
     known.current = where;
     // A new page begins at its top, and the next Tab goes into it.
     window.scrollTo(0, 0);
-    main.current?.focus({ preventScroll: true });
+    if (searching) searching = searchField() === null;
+    else main.current?.focus({ preventScroll: true });
   }, [where]);
 
   const shortcuts: Shortcut[] = [
@@ -137,12 +138,19 @@ function Frame(): JSX.Element {
   );
 }
 
+/** Somebody wants to search and the page with the field is on its way. */
+let searching = false;
+
+function searchField(): HTMLInputElement | null {
+  const field = document.querySelector<HTMLInputElement>('[data-search]');
+  field?.focus();
+  return field;
+}
+
 function focusSearch(): void {
-  const find = (): HTMLInputElement | null => document.querySelector('[data-search]');
-  const field = find();
-  if (field) return field.focus();
+  if (searchField()) return;
+  searching = true;
   go('#/jobs');
-  requestAnimationFrame(() => requestAnimationFrame(() => find()?.focus()));
 }
 
 function Navigation({ first }: { first: string }): JSX.Element {

@@ -53,6 +53,7 @@ function createList(page: Resource<api.Page>): JobList & { start(): () => void }
     showFresh() {
       if (page.data.value) rows.value = page.data.value.jobs;
       fresh.value = 0;
+      reading.value = false;
       page.refresh();
     },
     start() {

@@ -70,7 +70,7 @@ function GroupRow({ group, onPlan, onChanged }: { group: Group; onPlan: (plan: B
         {name !== null && (
           <div class="row-buttons">
             <button type="button" class="small" disabled={!admin} onClick={pause} aria-label={`${group.paused ? 'Resume' : 'Pause'} ${name}`}>{group.paused ? 'Resume' : 'Pause'}</button>
-            <button type="button" class="small" disabled={!admin || failures(counts) === 0} aria-label={`Retry what failed in ${name}`} onClick={() => onPlan({ verb: 'retry', filter: { group: name, state: 'failed,quarantined' }, scope: `What failed or is quarantined in group ${name}.` })}>Retry failed…</button>
+            <button type="button" class="small" disabled={!admin || failures(counts) === 0} aria-label={`Retry failed in ${name}`} onClick={() => onPlan({ verb: 'retry', filter: { group: name, state: 'failed,quarantined' }, scope: `What failed or is quarantined in group ${name}.` })}>Retry failed…</button>
             <button type="button" class="small danger" disabled={!admin} aria-label={`Cancel all in ${name}`} onClick={() => onPlan({ verb: 'cancel', filter: { group: name }, scope: `Everything that waits or runs in group ${name}.` })}>Cancel…</button>
           </div>
         )}

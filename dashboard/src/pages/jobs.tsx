@@ -33,14 +33,18 @@ export function JobsPage(): JSX.Element {
   const request = writeFilter(filter);
   if (before) request.set('before', before);
   const list = useJobList(request, (event) => concerns(filter, event));
+  const hold = (on: boolean) => (): void => { list.reading.value = on; };
   return (
     <>
       <Head title="Jobs" actions={may('submit') && <a class="button primary" href="#/new">New job</a>} />
       <StateChips filter={filter} />
       <TextFilters filter={filter} />
       <Card bare>
-        <Strip list={list} filter={filter} before={before} />
-        <Rows list={list} filter={filter} before={before} />
+        {/* The strip belongs to it: its button must not vanish on the way there. */}
+        <div onMouseEnter={hold(true)} onMouseLeave={hold(false)} onFocusIn={hold(true)} onFocusOut={hold(false)}>
+          <Strip list={list} filter={filter} before={before} />
+          <Rows list={list} filter={filter} before={before} />
+        </div>
         <Pager list={list} filter={filter} before={before} />
       </Card>
     </>
@@ -139,16 +143,13 @@ function Strip({ list, filter, before }: { list: JobList; filter: Filter; before
 function Rows({ list, filter, before }: { list: JobList; filter: Filter; before: string | null }): JSX.Element {
   const rows = list.rows.value;
   const error = list.page.error.value;
-  const hold = (on: boolean) => (): void => { list.reading.value = on; };
   if (error != null && rows === null) return <div class="inside"><Problem error={error} /></div>;
   if (rows === null) return <p class="loading tall" role="status">Loading…</p>;
   if (rows.length === 0) return before ? <Empty title="Nothing further back"><a class="button" href={address(filter, null)}>Back to the newest</a></Empty> : <NoJobs filter={filter} />;
   return (
     <>
       {error != null && <div class="inside"><Problem error={error} /></div>}
-      <div onMouseEnter={hold(true)} onMouseLeave={hold(false)} onFocusIn={hold(true)} onFocusOut={hold(false)}>
-        <JobTable jobs={rows} picked={list.picked.value} onPick={list.pick} busy={false} label="Jobs" />
-      </div>
+      <JobTable jobs={rows} picked={list.picked.value} onPick={list.pick} busy={false} label="Jobs" />
     </>
   );
 }

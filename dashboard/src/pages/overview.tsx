@@ -84,14 +84,15 @@ function Attention({ status }: { status: Status }): JSX.Element {
 
 function Charts({ series }: { series: Series }): JSX.Element {
   const { at, rate, depth, wait, run } = useMemo(() => chartLines(series), [series]);
-  const perSecond = (value: number): string => `${brief(Math.round(value * 100) / 100)}/s`;
+  const perSecond = (value: number): string => brief(Math.round(value * 10) / 10);
+  const seconds = (value: number): string => span(value).replace('.0 ', ' ');
   if (at.length < 2) return <Card title="The last hour"><p class="soft">The charts begin with the hub’s second measurement, {series.step} s after its start.</p></Card>;
   return (
     <div class="charts">
-      <Card title="Throughput"><Chart title="Jobs per second" at={at} lines={rate} format={perSecond} /></Card>
+      <Card title="Throughput, jobs per second"><Chart title="Jobs per second" at={at} lines={rate} format={perSecond} /></Card>
       <Card title="Queue depth"><Chart title="Jobs" at={at} lines={depth} format={brief} /></Card>
-      <Card title="Time waited"><Chart title="Seconds from submitted to started" at={at} lines={wait} format={span} /></Card>
-      <Card title="Time run"><Chart title="Seconds from started to ended" at={at} lines={run} format={span} /></Card>
+      <Card title="Time waited"><Chart title="Seconds from submitted to started" at={at} lines={wait} format={seconds} /></Card>
+      <Card title="Time run"><Chart title="Seconds from started to ended" at={at} lines={run} format={seconds} /></Card>
     </div>
   );
 }

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import * as api from '../api';
-import { plural, shortId } from '../format';
+import { plural } from '../format';
 import { BOX, layOut } from '../graph';
 import type { GraphJob } from '../graph';
 import { href } from '../router';
@@ -36,15 +36,16 @@ export function GraphCard({ job }: { job: WholeJob }): JSX.Element | null {
   return (
     <Card title="Dependencies" actions={<><span class="soft">{title}</span>{edge.length > 0 && <button type="button" class="small" disabled={busy} onClick={expand}>One step further</button>}</>}>
       <div class="graph" tabIndex={0} role="region" aria-label={`Dependency graph: ${title}`}>
-        <svg width={drawing.width} height={drawing.height} viewBox={`0 0 ${drawing.width} ${drawing.height}`}>
+        <svg class="drawing" width={drawing.width} height={drawing.height} viewBox={`0 0 ${drawing.width} ${drawing.height}`}>
           <defs><marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="tip" d="M0 0l8 4-8 4z" /></marker></defs>
           {drawing.edges.map((one) => <path key={`${one.from}${one.to}`} class="edge" d={one.path} marker-end="url(#tip)" />)}
           {drawing.nodes.map((node) => (
-            <a key={node.id} href={href(['jobs', node.id])} class={node.id === job.id ? 'here' : ''} aria-label={`${node.type} ${shortId(node.id)}, ${node.state}`}>
+            <a key={node.id} href={href(['jobs', node.id])} class={node.id === job.id ? 'here' : ''}>
               <rect x={node.x} y={node.y} width={BOX.width} height={BOX.height} rx="7" />
               <g class={`ink-${STATE_TONE[node.state]}`} transform={`translate(${node.x + 10} ${node.y + 14})`}><g class="glyph"><NodeIcon state={node.state} /></g></g>
               <text x={node.x + 34} y={node.y + 19}>{node.type.length > 18 ? `${node.type.slice(0, 17)}…` : node.type}</text>
-              <text class="id" x={node.x + 34} y={node.y + 35}>{shortId(node.id)} {node.state}</text>
+              <text class="id" x={node.x + 34} y={node.y + 35}>…{node.id.slice(-6)} {node.state}</text>
+              <title>{node.id}</title>
             </a>
           ))}
         </svg>

@@ -45,7 +45,7 @@ export function LogView({ id, open }: { id: string; open: boolean }): JSX.Elemen
   return (
     <Card title="Output" bare actions={<span class="soft log-state" role="status">{words}{shown.dropped > 0 && `, the last ${count(MOST_LINES)} lines`}</span>}>
       {error != null && <div class="inside"><Problem error={error} /></div>}
-      <div class="log" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-live="off" aria-label="Output of the job">
+      <div class={open ? 'log open' : 'log'} ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-live="off" aria-label="Output of the job">
         {shown.lines.length === 0 && <p class="nothing">{state === 'ended' ? 'It wrote nothing.' : 'Nothing written yet. What the job writes appears here.'}</p>}
         {shown.lines.map((line, index) => (
           <>
