@@ -135,6 +135,8 @@ verbs! {
     Events => events,
     /// Watch the queue on a full screen
     Watch => watch,
+    /// Serve the queue over HTTP, with a dashboard
+    Serve => serve,
     /// Copy a queue to another store and verify the copy; again, it goes on where it stopped
     Move => r#move,
     /// Copy the queue into a new SQLite file

@@ -38,5 +38,7 @@ pub mod table;
 pub mod trouble;
 pub mod value;
 pub mod verbs;
-pub mod view;
 pub mod words;
+
+/// Every JSON shape, defined once for all fronts.
+pub use runcue_view as view;

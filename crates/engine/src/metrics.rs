@@ -67,6 +67,17 @@ impl Metrics {
         read(&self.backpressure)
     }
 
+    /// Counts the end of an attempt that a front took in for a worker of its own: done, over for good, or to be
+    /// tried again.
+    pub fn count_end(&self, state: runcue_core::StateWord) {
+        match state {
+            runcue_core::StateWord::Completed => self.completed(),
+            runcue_core::StateWord::Failed | runcue_core::StateWord::Quarantined => self.failed(),
+            runcue_core::StateWord::Queued => self.retried(),
+            _ => {}
+        }
+    }
+
     pub(crate) fn completed(&self) {
         add(&self.completed, 1);
     }
@@ -97,7 +108,7 @@ impl Metrics {
     }
 
     /// Counts the use of services by jobs that were claimed together.
-    pub(crate) fn count_requests(&self, claimed: &[(Job, Lease)]) {
+    pub fn count_requests(&self, claimed: &[(Job, Lease)]) {
         let mut uses: Vec<(&ServiceName, u64)> = Vec::new();
         for used in claimed.iter().flat_map(|(job, _)| &job.spec.services) {
             match uses.iter_mut().find(|(name, _)| *name == &used.service) {

@@ -9,6 +9,7 @@
 //! that is away. What could not be said is said by the lease lapsing.
 
 use std::future::Future;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -109,7 +110,7 @@ impl Cue {
 
     async fn goodbye(&self) -> Result<()> {
         let shared = self.shared();
-        if !shared.registered.swap(false, std::sync::atomic::Ordering::AcqRel) {
+        if !shared.registered.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
         let bye = shared.store.remove_worker(shared.clock.now(), shared.worker.id);
@@ -148,6 +149,14 @@ fn start(shared: &Arc<Shared>) -> Started {
     let heartbeat = heartbeat::start(Arc::clone(shared), end.clone());
     let dispatching = Arc::clone(shared);
     let dispatcher = tokio::spawn(async move {
+        // Without slots it keeps house for others and is no worker.
+        let mut active = dispatching.active.subscribe();
+        tokio::select! {
+            biased;
+            () = dispatching.stopping.cancelled() => return,
+            () = dispatching.over.cancelled() => return,
+            _ = active.wait_for(|_| dispatching.slots.load(Ordering::Relaxed) > 0) => {}
+        }
         // Known to others before the first claim, so that they can see who holds it.
         while let Err(error) = dispatching.register().await {
             dispatching.refused("the worker could not be made known", &error);

@@ -19,6 +19,7 @@ pub mod retry;
 pub mod run;
 pub mod schedule;
 pub mod schedules;
+pub mod serve;
 pub mod services;
 pub mod show;
 pub mod status;

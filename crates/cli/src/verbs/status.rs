@@ -1,6 +1,5 @@
 //! `runcue status`: the queue at a glance, and what to do when work waits and nothing will happen.
 
-use std::collections::HashSet;
 use std::fmt::Write;
 
 use runcue_core::{StateWord, Timestamp};
@@ -9,7 +8,7 @@ use runcue_store::Store;
 use crate::app::App;
 use crate::exit::Exit;
 use crate::trouble::Trouble;
-use crate::view::{ServiceView, StatusView, WorkerView, millis};
+use crate::view::StatusView;
 use crate::{clock, gauge, words};
 use runcue::Address;
 
@@ -36,60 +35,12 @@ pub async fn look(
     address: &Address,
     now: Timestamp,
 ) -> Result<StatusView, Trouble> {
-    let stats = store.stats(now).await?;
-    let gone: HashSet<_> = store.gone_workers().await?.into_iter().collect();
-    let workers = store.workers().await?;
-    let workers: Vec<_> = workers.iter().map(|one| WorkerView::new(one, &gone, now)).collect();
-    let services = store.services(now).await?;
-    let services = services.iter().map(|one| ServiceView::new(one, now));
-    let groups = store.groups().await?;
-    let paused = groups.into_iter().filter(|group| group.paused).filter_map(|group| group.name);
-    let waiting = stats.delayed + stats.blocked;
-    let mut view = StatusView {
-        store: address.to_string(),
-        durability: durability(store),
-        at: millis(now),
-        counts: stats.counts,
-        ready: stats.counts.queued.saturating_sub(waiting),
-        delayed: stats.delayed,
-        blocked: stats.blocked,
-        oldest_ready_at: stats.oldest_ready.map(millis),
-        last_served_group: stats.last_served_group,
-        workers,
-        blocked_services: services.filter(ServiceView::is_blocked).collect(),
-        paused_groups: paused.collect(),
-        hint: None,
-    };
-    view.hint = hint(&view);
-    Ok(view)
+    Ok(StatusView::look(store, address.to_string(), now).await?)
 }
 
 /// The word for what an acknowledged write survives, without its explanation.
 pub fn durability(store: &dyn Store) -> &'static str {
-    let told = store.durability();
-    told.split_once(':').map_or(told, |(word, _)| word)
-}
-
-/// What to do next, if anything.
-fn hint(view: &StatusView) -> Option<String> {
-    let no_worker = view.live_workers().next().is_none();
-    if view.counts.live() > 0 && no_worker {
-        return Some("work is waiting and no worker runs: start one with `runcue work`".to_owned());
-    }
-    if view.ready > 0
-        && view.counts.leased + view.counts.running == 0
-        && let Some(group) = view.paused_groups.first()
-    {
-        return Some(format!("work is waiting in a paused group: `runcue resume {group}`"));
-    }
-    let ended_badly = view.counts.failed + view.counts.quarantined;
-    if view.counts.live() == 0 && ended_badly > 0 {
-        return Some(
-            "see what failed with `runcue list --state failed,quarantined`, then `runcue retry --failed`"
-                .to_owned(),
-        );
-    }
-    None
+    StatusView::durability_of(store)
 }
 
 /// The glance in words.

@@ -7,7 +7,7 @@ use runcue_core::{Capabilities, GroupName, OnFull, QueueName, Timestamp, WorkerI
 use runcue_store::{Counts, GroupInfo, QueueInfo, WorkerInfo};
 use serde::Serialize;
 
-use super::millis;
+use crate::millis;
 
 /// A worker that was not heard of for so long counts as gone.
 pub const SILENCE: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use runcue_core::{
 use runcue_store::ScheduleInfo;
 use serde::Serialize;
 
-use super::millis;
+use crate::millis;
 
 /// A schedule.
 #[derive(Clone, Debug, Serialize)]

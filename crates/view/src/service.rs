@@ -6,7 +6,7 @@ use runcue_core::{JobId, ServiceName, Timestamp};
 use runcue_store::ServiceInfo;
 use serde::Serialize;
 
-use super::millis;
+use crate::millis;
 
 /// A service.
 #[derive(Clone, Debug, Serialize)]

@@ -4,7 +4,7 @@ use runcue_core::why::Reason;
 use runcue_core::{GroupName, JobId, QueueName, ServiceName, StateWord, Timestamp};
 use serde::Serialize;
 
-use super::millis;
+use crate::millis;
 
 /// One reason.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -3,7 +3,7 @@
 use runcue_core::{Event, GroupName, JobId, QueueName, ServiceName, StateWord, TaskName, WorkerId};
 use serde::Serialize;
 
-use super::millis;
+use crate::millis;
 
 /// Something that happened.
 #[derive(Clone, Debug, Serialize)]

@@ -8,8 +8,8 @@ use runcue_core::{
 };
 use serde::Serialize;
 
-use super::millis;
-use super::reason::ReasonView;
+use crate::millis;
+use crate::reason::ReasonView;
 
 /// A job.
 #[derive(Clone, Debug, Serialize)]

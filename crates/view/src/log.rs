@@ -4,7 +4,7 @@ use runcue_core::JobId;
 use runcue_store::{LogChunk, LogStream};
 use serde::Serialize;
 
-use super::millis;
+use crate::millis;
 
 /// A piece of output.
 #[derive(Clone, Debug, Serialize)]

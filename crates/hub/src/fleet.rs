@@ -1,0 +1,172 @@
+//! The machines that push their metrics: the latest of each and a little of the past. Kept in memory only; a hub
+//! that starts knows them again after one push.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use runcue_core::Timestamp;
+use runcue_view::millis;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Answer, Refusal};
+
+/// A machine that was not heard of for so long is offline.
+pub const SILENCE: Duration = Duration::from_secs(30);
+/// Measurements that are kept of each machine.
+const HISTORY: usize = 120;
+/// Machines that are kept.
+const MOST: usize = 10_000;
+/// The most measurements in one push.
+const MOST_PUSHED: usize = 1_000;
+
+/// What a machine measured of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// What people call the machine.
+    #[serde(default, skip_serializing)]
+    pub name: Option<String>,
+    /// Use of all cores, 0 to 100.
+    pub cpu: f64,
+    /// Memory in use.
+    pub mem_used_gb: f64,
+    /// Memory there is.
+    pub mem_total_gb: f64,
+    /// Load of the last minute.
+    #[serde(default)]
+    pub load1: Option<f64>,
+    /// Disk in use.
+    #[serde(default)]
+    pub disk_used_gb: Option<f64>,
+    /// Disk there is.
+    #[serde(default)]
+    pub disk_total_gb: Option<f64>,
+    /// Seconds since it was started.
+    #[serde(default)]
+    pub uptime: Option<f64>,
+    /// When this was measured; now, if it does not say.
+    #[serde(default)]
+    pub at: Option<i64>,
+}
+
+/// One measurement, or those that were kept while the hub was away.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Pushed {
+    /// One.
+    One(Box<Measured>),
+    /// Several, oldest first.
+    Several(Vec<Measured>),
+}
+
+/// A machine as it is shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct Node {
+    /// Its id.
+    pub node: String,
+    /// What people call it.
+    pub name: String,
+    /// Whether it was heard of lately.
+    pub online: bool,
+    /// When it was last heard of.
+    pub seen_at: i64,
+    /// Its latest measurement.
+    pub latest: Option<Measured>,
+    /// Earlier ones, oldest first.
+    pub history: Vec<Measured>,
+    /// Its workers.
+    pub workers: Vec<runcue_view::WorkerView>,
+    /// Jobs that its workers hold.
+    pub active_jobs: u64,
+}
+
+#[derive(Debug, Default)]
+struct Machine {
+    name: Option<String>,
+    seen_at: Timestamp,
+    history: VecDeque<Measured>,
+}
+
+/// The machines that push their metrics.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    machines: Mutex<BTreeMap<String, Machine>>,
+}
+
+impl Fleet {
+    /// Takes in what a machine has measured.
+    pub fn push(&self, node: &str, pushed: Pushed, now: Timestamp) -> Answer<()> {
+        if node.is_empty() || node.len() > 255 || node.chars().any(char::is_control) {
+            return Err(Refusal::field("node", "1 to 255 printable characters are expected"));
+        }
+        let measured = match pushed {
+            Pushed::One(one) => vec![*one],
+            Pushed::Several(several) if several.len() > MOST_PUSHED => {
+                let why = format!("at most {MOST_PUSHED} measurements in one push");
+                return Err(Refusal::field("body", why));
+            }
+            Pushed::Several(several) => several,
+        };
+        let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        if machines.len() >= MOST && !machines.contains_key(node) {
+            let oldest = machines.iter().min_by_key(|(_, machine)| machine.seen_at);
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                machines.remove(&oldest);
+            }
+        }
+        let machine = machines.entry(node.to_owned()).or_default();
+        machine.seen_at = now;
+        for mut one in measured {
+            if let Some(name) = one.name.take() {
+                machine.name = Some(name.chars().take(255).collect());
+            }
+            one.at.get_or_insert(millis(now));
+            machine.history.push_back(one);
+            if machine.history.len() > HISTORY {
+                machine.history.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Every machine, by id, with the workers that say they run on it. Workers whose machine pushes nothing make
+    /// one of their own.
+    pub fn nodes(&self, workers: Vec<runcue_view::WorkerView>, now: Timestamp) -> Vec<Node> {
+        let machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_machine = |(node, machine): (&String, &Machine)| {
+            let shown = Node {
+                node: node.clone(),
+                name: machine.name.clone().unwrap_or_else(|| node.clone()),
+                online: now.since(machine.seen_at) < SILENCE,
+                seen_at: millis(machine.seen_at),
+                latest: machine.history.back().cloned(),
+                history: machine.history.iter().cloned().collect(),
+                workers: Vec::new(),
+                active_jobs: 0,
+            };
+            (node.clone(), shown)
+        };
+        let mut nodes: BTreeMap<String, Node> = machines.iter().map(of_machine).collect();
+        drop(machines);
+        for worker in workers {
+            let known = [&worker.name, &worker.host].into_iter().find(|id| nodes.contains_key(*id));
+            let id = known.unwrap_or(&worker.name).clone();
+            let node = nodes.entry(id.clone()).or_insert_with(|| Node {
+                name: id.clone(),
+                node: id,
+                online: false,
+                seen_at: worker.seen_at,
+                latest: None,
+                history: Vec::new(),
+                workers: Vec::new(),
+                active_jobs: 0,
+            });
+            node.online |= worker.alive;
+            node.seen_at = node.seen_at.max(worker.seen_at);
+            node.active_jobs += worker.held;
+            node.workers.push(worker);
+        }
+        nodes.into_values().collect()
+    }
+}

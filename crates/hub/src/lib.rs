@@ -1,0 +1,37 @@
+//! The hub: a store as an HTTP service, for producers, for workers behind NAT, and for a browser.
+//!
+//! ```text
+//! request ─▶ guard (host, origin, token, role) ─▶ routes/<noun> ─▶ wire (their words ⇄ ours) ─▶ Store
+//!                                                     claim ─▶ desk (waits until there is work)
+//!                                                    events ◀─ tail (reads each event once for all readers)
+//! ```
+//!
+//! - [`Hub`] is the way in: it opens on a store, gives a router, and serves it until it is told to end.
+//! - `wire` owns the documented shapes and words; nothing else knows them.
+//! - `desk` holds the claims that wait; `tail` the event streams; `series` the figures of the last hour.
+//! - `access` says who may do what; `guard` asks it before any route is reached.
+//!
+//! The hub decides nothing about jobs: it asks the store, as every other front does.
+
+mod access;
+mod config;
+mod desk;
+mod door;
+mod error;
+mod fleet;
+mod guard;
+mod health;
+mod held;
+mod hub;
+mod names;
+mod routes;
+mod series;
+mod stream;
+mod tail;
+mod wire;
+
+pub use access::Role;
+pub use config::{HubConfig, StaticToken};
+pub use door::Door;
+pub use error::{Code, Refusal};
+pub use hub::{Hub, HubError};

@@ -1,0 +1,465 @@
+//! What workers report of the jobs they hold: that they are at it, how it ended, or that they hand it back. Every
+//! report is checked against the lease; a late one changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use runcue_core::{
+    ErrorKind, JobId, Json as Payload, Lease, Progress, ServiceName, StateWord, Timestamp,
+};
+use runcue_store::{Extend, Extended, Finish, Finished, Outcome};
+use runcue_view::millis;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::jobs;
+use crate::error::{Answer, Refusal};
+use crate::held::Held;
+use crate::hub::Shared;
+use crate::wire::{Body, LeaseBody, status_of, worker};
+
+/// The most jobs in one report.
+const MOST: usize = 10_000;
+/// The longest reason that is kept, in bytes.
+const MAX_REASON: usize = 64 * 1024;
+
+/// A heartbeat.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeartbeatBody {
+    worker_id: String,
+    progress: Option<Progress>,
+    lease: Option<LeaseBody>,
+}
+
+/// What a heartbeat is told.
+#[derive(Debug, Serialize)]
+pub struct BeatBody {
+    /// Somebody wants the job stopped.
+    pub cancel: bool,
+    /// Until when the job is the worker's, unless heard of again.
+    pub lease_expires_at: i64,
+}
+
+/// `POST /api/jobs/{id}/heartbeat`
+pub async fn heartbeat(
+    State(hub): State<Arc<Shared>>,
+    Path(text): Path<String>,
+    Body(body): Body<HeartbeatBody>,
+) -> Answer<Response> {
+    let id = jobs::id(&text)?;
+    let progress = checked(body.progress)?;
+    let now = hub.now();
+    let held = match &body.lease {
+        Some(lease) => known(&hub, lease.of(id)),
+        None => hub.held.find(&*hub.store, id, worker(&body.worker_id, None)?).await?,
+    };
+    if let Some(timeout) = held.is_over(now) {
+        give_up(&hub, held.lease, timeout, now).await?;
+        return Err(Refusal::lease_lost(id).help("it has run longer than max_runtime_ms; stop it"));
+    }
+    let extend = Extend { lease: held.lease, lease_for: hub.config.lease, progress };
+    let answer = hub.store.extend(now, vec![extend]).await?.into_iter().next();
+    let Some(Extended::Held { until, cancel }) = answer else {
+        hub.held.remove([id]);
+        return Err(Refusal::lease_lost(id));
+    };
+    let mut response = match body.lease {
+        Some(_) => Json(BeatBody { cancel, lease_expires_at: millis(until) }).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    };
+    if cancel {
+        response.headers_mut().insert("x-cancel", HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// What is known of a lease that a client has named in full.
+fn known(hub: &Shared, lease: Lease) -> Held {
+    let since = hub.now();
+    hub.held.known(&lease).unwrap_or(Held { lease, timeout: None, since })
+}
+
+/// An attempt whose worker is alive and which runs too long is ended for it.
+async fn give_up(hub: &Shared, lease: Lease, after: Duration, now: Timestamp) -> Answer<()> {
+    let outcome = Outcome::Failed {
+        error: format!("max_runtime_exceeded: it ran longer than {after:?}"),
+        kind: ErrorKind::Timeout,
+        code: Some("max_runtime_exceeded".to_owned()),
+        service: None,
+    };
+    let id = lease.job;
+    finish(hub, Finish { lease, outcome }, now).await?;
+    hub.held.remove([id]);
+    Ok(())
+}
+
+fn checked(progress: Option<Progress>) -> Answer<Option<Progress>> {
+    if let Some(progress) = &progress {
+        if !(0.0..=100.0).contains(&progress.percent) {
+            return Err(Refusal::field("progress.percent", "0 to 100 are expected"));
+        }
+        if progress.message.len() > 4096 {
+            return Err(Refusal::field("progress.message", "at most 4096 bytes"));
+        }
+    }
+    Ok(progress)
+}
+
+/// How a job ended.
+#[derive(Debug, Serialize)]
+pub struct EndedBody {
+    /// The job.
+    pub id: JobId,
+    /// Where it is now.
+    pub status: &'static str,
+    /// When the next attempt is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<i64>,
+}
+
+/// A result.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResultBody {
+    worker_id: String,
+    result: Option<Payload>,
+    result_hash: Option<String>,
+    lease: Option<LeaseBody>,
+}
+
+/// `POST /api/jobs/{id}/result`
+pub async fn result(
+    State(hub): State<Arc<Shared>>,
+    Path(text): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body<ResultBody>,
+) -> Answer<Json<EndedBody>> {
+    let id = jobs::id(&text)?;
+    let named = headers.get("x-idempotency-key").and_then(|key| key.to_str().ok());
+    let key = named.map(str::to_owned).or(body.result_hash).unwrap_or_else(|| digest(&body.result));
+    if key.len() > runcue_core::submission::MAX_TEXT {
+        return Err(Refusal::field("result_hash", "at most 1024 bytes"));
+    }
+    let outcome = Outcome::Done { result: bounded(body.result)?, result_key: Some(key.clone()) };
+    match end(&hub, id, &body.worker_id, body.lease, outcome).await {
+        Ok(ended) => Ok(Json(ended)),
+        // The same result again, by whoever held it then, is no error.
+        Err(refusal) => {
+            let job = jobs::find(&hub, id).await?;
+            let same = job.life.result_key.as_deref() == Some(&key);
+            if job.life.state.word() == StateWord::Completed && same {
+                return Ok(Json(EndedBody { id, status: "completed", retry_at: None }));
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// What a result is recognised by if nobody says otherwise.
+fn digest(result: &Option<Payload>) -> String {
+    let text = result.as_ref().map_or("null", Payload::as_str);
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bounded(result: Option<Payload>) -> Answer<Option<Payload>> {
+    let max = runcue_core::submission::MAX_PAYLOAD;
+    match result {
+        Some(result) if result.as_str().len() > max => {
+            let why = format!("{} bytes, at most {max} are allowed", result.as_str().len());
+            Err(Refusal::field("result", why).help("store it elsewhere and return its address"))
+        }
+        other => Ok(other.filter(|result| !result.is_null())),
+    }
+}
+
+/// A failure.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailBody {
+    worker_id: String,
+    reason: String,
+    #[serde(default)]
+    permanent: bool,
+    #[serde(default)]
+    timeout: bool,
+    code: Option<String>,
+    service: Option<ServiceName>,
+    retry_after: Option<f64>,
+    lease: Option<LeaseBody>,
+}
+
+/// `POST /api/jobs/{id}/fail`
+pub async fn fail(
+    State(hub): State<Arc<Shared>>,
+    Path(text): Path<String>,
+    Body(body): Body<FailBody>,
+) -> Answer<Json<EndedBody>> {
+    let outcome = failed(Failed {
+        reason: Some(body.reason),
+        permanent: body.permanent,
+        timeout: body.timeout,
+        code: body.code,
+        service: body.service,
+        retry_after: body.retry_after,
+    })?;
+    end(&hub, jobs::id(&text)?, &body.worker_id, body.lease, outcome).await.map(Json)
+}
+
+struct Failed {
+    reason: Option<String>,
+    permanent: bool,
+    timeout: bool,
+    code: Option<String>,
+    service: Option<ServiceName>,
+    retry_after: Option<f64>,
+}
+
+fn failed(how: Failed) -> Answer<Outcome> {
+    if let Some(seconds) = how.retry_after {
+        let retry_after = Duration::try_from_secs_f64(seconds)
+            .map_err(|_| Refusal::field("retry_after", "seconds, zero or more, are expected"))?;
+        return Ok(Outcome::RateLimited { retry_after, service: how.service });
+    }
+    let mut error = how.reason.unwrap_or_else(|| "failed without a reason".to_owned());
+    if error.len() > MAX_REASON {
+        let end = (0..=MAX_REASON).rev().find(|at| error.is_char_boundary(*at)).unwrap_or(0);
+        error.truncate(end);
+    }
+    let kind = match (how.permanent, how.timeout) {
+        (true, _) => ErrorKind::Permanent,
+        (false, true) => ErrorKind::Timeout,
+        (false, false) => ErrorKind::Transient,
+    };
+    Ok(Outcome::Failed { error, kind, code: how.code, service: how.service })
+}
+
+/// A worker hands a job back.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseBody {
+    worker_id: String,
+    lease: Option<LeaseBody>,
+}
+
+/// `POST /api/jobs/{id}/release`
+pub async fn release(
+    State(hub): State<Arc<Shared>>,
+    Path(text): Path<String>,
+    Body(body): Body<ReleaseBody>,
+) -> Answer<Json<EndedBody>> {
+    end(&hub, jobs::id(&text)?, &body.worker_id, body.lease, Outcome::HandBack).await.map(Json)
+}
+
+/// Ends an attempt for whoever holds it.
+async fn end(
+    hub: &Shared,
+    id: JobId,
+    worker_id: &str,
+    lease: Option<LeaseBody>,
+    outcome: Outcome,
+) -> Answer<EndedBody> {
+    let worker = worker(worker_id, None)?;
+    let lease = match lease {
+        Some(lease) => lease.of(id),
+        None => hub.held.find(&*hub.store, id, worker).await?.lease,
+    };
+    let answer = finish(hub, Finish { lease, outcome }, hub.now()).await?;
+    hub.held.remove([id]);
+    match answer {
+        Finished::Now { state, retry_at } => {
+            Ok(EndedBody { id, status: status_of(state), retry_at: retry_at.map(millis) })
+        }
+        Finished::Repeated => Ok(EndedBody { id, status: "completed", retry_at: None }),
+        Finished::Lost => Err(Refusal::lease_lost(id)),
+    }
+}
+
+async fn finish(hub: &Shared, end: Finish, now: Timestamp) -> Answer<Finished> {
+    let answers = hub.store.finish(now, vec![end]).await?;
+    let answer = answers.into_iter().next().unwrap_or(Finished::Lost);
+    count(hub, &answer);
+    Ok(answer)
+}
+
+fn count(hub: &Shared, answer: &Finished) {
+    if let Finished::Now { state, .. } = answer {
+        hub.cue.metrics().count_end(*state);
+    }
+}
+
+/// Heartbeats of many jobs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeartbeatsBody {
+    #[serde(rename = "worker_id")]
+    _worker_id: String,
+    jobs: Vec<OneBeat>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneBeat {
+    id: JobId,
+    lease: LeaseBody,
+    progress: Option<Progress>,
+}
+
+/// What many heartbeats are told.
+#[derive(Debug, Serialize)]
+pub struct BeatsBody {
+    jobs: Vec<OneBeatAnswer>,
+}
+
+#[derive(Debug, Serialize)]
+struct OneBeatAnswer {
+    id: JobId,
+    held: bool,
+    cancel: bool,
+    lease_expires_at: Option<i64>,
+}
+
+/// `POST /api/jobs/heartbeats`
+pub async fn heartbeats(
+    State(hub): State<Arc<Shared>>,
+    Body(body): Body<HeartbeatsBody>,
+) -> Answer<Json<BeatsBody>> {
+    few_enough(body.jobs.len())?;
+    let mut extends = Vec::with_capacity(body.jobs.len());
+    let ids: Vec<JobId> = body.jobs.iter().map(|one| one.id).collect();
+    for one in body.jobs {
+        extends.push(Extend {
+            lease: one.lease.of(one.id),
+            lease_for: hub.config.lease,
+            progress: checked(one.progress)?,
+        });
+    }
+    let answers = hub.store.extend(hub.now(), extends).await?;
+    let answer = |(id, answer): (JobId, Extended)| match answer {
+        Extended::Held { until, cancel } => {
+            OneBeatAnswer { id, held: true, cancel, lease_expires_at: Some(millis(until)) }
+        }
+        Extended::Lost => OneBeatAnswer { id, held: false, cancel: false, lease_expires_at: None },
+    };
+    Ok(Json(BeatsBody { jobs: ids.into_iter().zip(answers).map(answer).collect() }))
+}
+
+fn few_enough(len: usize) -> Answer<()> {
+    if len <= MOST {
+        return Ok(());
+    }
+    Err(Refusal::field("jobs", format!("{len} in one report, at most {MOST} are allowed")))
+}
+
+/// Ends of many attempts.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndsBody {
+    #[serde(rename = "worker_id")]
+    _worker_id: String,
+    ends: Vec<OneEnd>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneEnd {
+    id: JobId,
+    lease: LeaseBody,
+    outcome: EndWord,
+    result: Option<Payload>,
+    result_hash: Option<String>,
+    reason: Option<String>,
+    #[serde(default)]
+    permanent: bool,
+    #[serde(default)]
+    timeout: bool,
+    code: Option<String>,
+    service: Option<ServiceName>,
+    retry_after: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum EndWord {
+    Completed,
+    Failed,
+    Released,
+    Stopped,
+}
+
+/// What became of many attempts.
+#[derive(Debug, Serialize)]
+pub struct EndedManyBody {
+    ends: Vec<OneEnded>,
+}
+
+#[derive(Debug, Serialize)]
+struct OneEnded {
+    id: JobId,
+    status: Option<&'static str>,
+    lost: bool,
+    repeated: bool,
+    retry_at: Option<i64>,
+}
+
+/// `POST /api/jobs/ends`
+pub async fn ends(
+    State(hub): State<Arc<Shared>>,
+    Body(body): Body<EndsBody>,
+) -> Answer<Json<EndedManyBody>> {
+    few_enough(body.ends.len())?;
+    let ids: Vec<JobId> = body.ends.iter().map(|one| one.id).collect();
+    let finishes: Vec<Finish> =
+        body.ends.into_iter().map(OneEnd::into_finish).collect::<Result<_, Refusal>>()?;
+    let answers = hub.store.finish(hub.now(), finishes).await?;
+    hub.held.remove(ids.iter().copied());
+    let ended = |(id, answer): (JobId, Finished)| {
+        count(&hub, &answer);
+        match answer {
+            Finished::Now { state, retry_at } => OneEnded {
+                id,
+                status: Some(status_of(state)),
+                lost: false,
+                repeated: false,
+                retry_at: retry_at.map(millis),
+            },
+            Finished::Repeated => OneEnded {
+                id,
+                status: Some("completed"),
+                lost: false,
+                repeated: true,
+                retry_at: None,
+            },
+            Finished::Lost => {
+                OneEnded { id, status: None, lost: true, repeated: false, retry_at: None }
+            }
+        }
+    };
+    Ok(Json(EndedManyBody { ends: ids.iter().copied().zip(answers).map(ended).collect() }))
+}
+
+impl OneEnd {
+    fn into_finish(self) -> Answer<Finish> {
+        let outcome = match self.outcome {
+            EndWord::Completed => {
+                let key = self.result_hash.unwrap_or_else(|| digest(&self.result));
+                Outcome::Done { result: bounded(self.result)?, result_key: Some(key) }
+            }
+            EndWord::Released => Outcome::HandBack,
+            EndWord::Stopped => Outcome::Stopped,
+            EndWord::Failed => failed(Failed {
+                reason: self.reason,
+                permanent: self.permanent,
+                timeout: self.timeout,
+                code: self.code,
+                service: self.service,
+                retry_after: self.retry_after,
+            })?,
+        };
+        Ok(Finish { lease: self.lease.of(self.id), outcome })
+    }
+}

@@ -1,0 +1,237 @@
+//! A job as the hub shows it: the documented fields under their documented names, and runcue's own beside them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use runcue_core::{
+    ErrorKind, Failure, GroupName, Job, JobId, Json, Key, Progress, QueueName, Requires,
+    RetryPolicy, State, StateWord, TaskName, Wait,
+};
+use runcue_view::{ReasonView, UseView, millis};
+use serde::Serialize;
+
+use super::LeaseBody;
+use crate::names::Names;
+
+/// The hub's word for a state.
+pub fn status_of(state: StateWord) -> &'static str {
+    match state {
+        StateWord::Queued => "pending",
+        StateWord::Leased => "assigned",
+        StateWord::Running => "running",
+        StateWord::Completed => "completed",
+        // The document knows no cancelled jobs: they have failed, and the reason says why.
+        StateWord::Failed | StateWord::Cancelled => "failed",
+        StateWord::Quarantined => "quarantined",
+    }
+}
+
+/// A job.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobBody {
+    /// 32 lower-case hexadecimal digits.
+    pub id: JobId,
+    /// Its kind.
+    #[serde(rename = "type")]
+    pub task: TaskName,
+    /// What the solver is given.
+    pub params: Json,
+    /// pending, assigned, running, completed, failed or quarantined.
+    pub status: &'static str,
+    /// Higher runs first.
+    pub priority: i32,
+    /// The worker that holds it.
+    pub worker_id: Option<String>,
+    /// What it gave back.
+    pub result: Option<Json>,
+    /// What a repeated result is recognised by.
+    pub result_hash: Option<String>,
+    /// When it was submitted.
+    pub created_at: i64,
+    /// When its latest attempt was handed out.
+    pub claimed_at: Option<i64>,
+    /// When its worker was last heard of.
+    pub heartbeat_at: Option<i64>,
+    /// When it ended.
+    pub completed_at: Option<i64>,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// Attempts in all.
+    pub max_attempts: u32,
+    /// How long one attempt may run.
+    pub max_runtime_ms: Option<u64>,
+    /// Why it failed, or why its latest attempt did.
+    pub fail_reason: Option<String>,
+    /// The failed attempts, latest last.
+    pub fail_history: Vec<FailureBody>,
+    /// Where the program that does the work is downloaded from.
+    pub solver_url: Option<String>,
+    /// The sha256 of that program.
+    pub solver_checksum: Option<String>,
+    /// runcue's own word for where it is in its life.
+    pub state: StateWord,
+    /// Its place in the order of submission.
+    pub seq: u64,
+    /// The queue it waits in.
+    pub queue: QueueName,
+    /// The unit of fairness and of pause.
+    pub group: Option<GroupName>,
+    /// What to work on.
+    pub target: Option<String>,
+    /// Words a claim can be filtered by.
+    pub labels: BTreeSet<String>,
+    /// The project a claim can be filtered by.
+    pub project: Option<String>,
+    /// Jobs that must complete first.
+    pub depends_on: Vec<JobId>,
+    /// Seconds to wait for them.
+    pub dependency_timeout: Option<f64>,
+    /// What a second submission is recognised by.
+    pub idempotency_key: Option<String>,
+    /// When to try again.
+    pub retry: RetryPolicy,
+    /// Not before this instant.
+    pub run_at: Option<i64>,
+    /// Cancelled if not started by this instant.
+    pub expires_at: Option<i64>,
+    /// What a worker must offer.
+    pub requires: Requires,
+    /// What it uses while it runs.
+    pub services: Vec<UseView>,
+    /// The key that per-key limits are counted by.
+    pub key: Option<Key>,
+    /// Attempts that ended with their worker.
+    pub crashes: u32,
+    /// When a job that waits for a time may run.
+    pub due_at: Option<i64>,
+    /// Prerequisites that are not done.
+    pub prerequisites_left: u32,
+    /// Until when its worker holds it, unless heard of again.
+    pub lease_expires_at: Option<i64>,
+    /// Somebody wants it stopped while it runs.
+    pub cancel_requested: bool,
+    /// How far it says it is.
+    pub progress: Option<Progress>,
+    /// The right to run it, for the worker it was handed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseBody>,
+}
+
+/// One failed attempt.
+#[derive(Clone, Debug, Serialize)]
+pub struct FailureBody {
+    /// What went wrong.
+    pub reason: String,
+    /// Who was at it.
+    pub worker_id: Option<String>,
+    /// When.
+    pub ts: i64,
+    /// What sort of error it was.
+    pub kind: ErrorKind,
+    /// Which attempt.
+    pub attempt: u32,
+}
+
+impl JobBody {
+    /// A job; `lease_span` is how long leases last here, which tells when its worker was last heard of.
+    pub fn new(job: &Job, names: &Names, lease_span: Duration) -> Self {
+        let (spec, life) = (&*job.spec, &job.life);
+        let (due_at, prerequisites_left) = match life.state {
+            State::Queued(Wait::Until(at)) => (Some(millis(at)), 0),
+            State::Queued(Wait::Prerequisites(left)) => (None, left),
+            _ => (None, 0),
+        };
+        let lease = life.state.lease();
+        let heard = lease.map(|lease| millis(lease.until.minus(lease_span)));
+        let started = life.started_at.map(millis);
+        let state = life.state.word();
+        let fail_reason = match state {
+            StateWord::Cancelled => Some("cancelled".to_owned()),
+            _ => life.last_error.clone(),
+        };
+        Self {
+            id: spec.id,
+            task: spec.task.clone(),
+            params: spec.params.clone(),
+            status: status_of(state),
+            priority: spec.priority,
+            worker_id: lease.map(|lease| names.of(lease.worker)),
+            result: life.result.clone(),
+            result_hash: life.result_key.clone(),
+            created_at: millis(life.created_at),
+            claimed_at: started.or(heard),
+            heartbeat_at: heard,
+            completed_at: life.finished_at.map(millis),
+            attempts: life.attempt,
+            max_attempts: spec.retry.max_attempts,
+            max_runtime_ms: spec
+                .timeout
+                .map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+            fail_reason,
+            fail_history: life.failures.iter().map(|one| failure(one, names)).collect(),
+            solver_url: spec.solver_url.clone(),
+            solver_checksum: spec.solver_checksum.clone(),
+            state,
+            seq: job.seq.0,
+            queue: spec.queue.clone(),
+            group: spec.group.clone(),
+            target: spec.target.clone(),
+            labels: spec.labels.clone(),
+            project: spec.project.clone(),
+            depends_on: spec.depends_on.clone(),
+            dependency_timeout: spec.dependency_timeout.map(|span| span.as_secs_f64()),
+            idempotency_key: spec.idempotency_key.clone(),
+            retry: spec.retry.clone(),
+            run_at: spec.run_at.map(millis),
+            expires_at: spec.expires_at.map(millis),
+            requires: spec.requires.clone(),
+            services: spec.services.iter().map(UseView::from).collect(),
+            key: spec.key.clone(),
+            crashes: life.crashes,
+            due_at,
+            prerequisites_left,
+            lease_expires_at: lease.map(|lease| millis(lease.until)),
+            cancel_requested: life.cancel_requested,
+            progress: life.progress.clone(),
+            lease: None,
+        }
+    }
+}
+
+fn failure(failure: &Failure, names: &Names) -> FailureBody {
+    FailureBody {
+        reason: failure.reason.clone(),
+        worker_id: failure.worker_id.map(|id| names.of(id)),
+        ts: millis(failure.ts),
+        kind: failure.kind,
+        attempt: failure.attempt,
+    }
+}
+
+/// A job that another waits for, or that waits for another.
+#[derive(Clone, Debug, Serialize)]
+pub struct Relative {
+    /// Its identity.
+    pub id: JobId,
+    /// Its kind; nothing when it is no longer kept.
+    #[serde(rename = "type")]
+    pub task: Option<TaskName>,
+    /// Where it is in its life.
+    pub state: Option<StateWord>,
+    /// The same in the hub's word.
+    pub status: Option<&'static str>,
+}
+
+/// A job with everything that is known about it.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobDetail {
+    /// The job itself.
+    #[serde(flatten)]
+    pub job: JobBody,
+    /// The jobs it waits for, or waited for.
+    pub prerequisites: Vec<Relative>,
+    /// The jobs that wait for it.
+    pub dependents: Vec<Relative>,
+    /// Why it waits, most important first; empty unless it does.
+    pub why: Vec<ReasonView>,
+}

@@ -1,0 +1,149 @@
+//! A job as it is submitted over HTTP: the documented fields, runcue's own beside them, and no other.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use runcue_core::{
+    GroupName, JobId, JobSpec, Json, Key, QueueName, Requires, RetryPolicy, ServiceName, TaskName,
+    TaskSpec, Timestamp, Use,
+};
+use serde::Deserialize;
+
+use crate::error::{Answer, Code, Refusal};
+
+/// How long an attempt may run if nobody says otherwise, as documented.
+const MAX_RUNTIME: Duration = Duration::from_secs(300);
+
+/// A job to be submitted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewJobBody {
+    #[serde(rename = "type")]
+    pub task: TaskName,
+    pub params: Option<Json>,
+    pub priority: Option<i32>,
+    pub max_attempts: Option<u32>,
+    #[serde(default, deserialize_with = "present")]
+    pub max_runtime_ms: Option<Option<u64>>,
+    pub solver_url: Option<String>,
+    pub solver_checksum: Option<String>,
+    pub id: Option<JobId>,
+    pub queue: Option<QueueName>,
+    pub group: Option<GroupName>,
+    pub target: Option<String>,
+    #[serde(default)]
+    pub labels: BTreeSet<String>,
+    pub project: Option<String>,
+    #[serde(default)]
+    pub depends_on: Vec<JobId>,
+    pub dependency_timeout: Option<f64>,
+    pub idempotency_key: Option<String>,
+    pub retry: Option<RetryPolicy>,
+    pub run_at: Option<i64>,
+    pub expires_at: Option<i64>,
+    pub requires: Option<Requires>,
+    pub services: Option<Vec<Used>>,
+    pub key: Option<Key>,
+}
+
+/// A service by its name, or with units.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Used {
+    Name(ServiceName),
+    Units(Use),
+}
+
+/// Tells `null` from nothing.
+fn present<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(from).map(Some)
+}
+
+/// What a job gets unless it says otherwise.
+#[derive(Debug)]
+pub struct Defaults<'a> {
+    /// Definitions stored with the queue.
+    pub tasks: &'a HashMap<TaskName, TaskSpec>,
+    /// Solvers without a checksum are taken.
+    pub unchecked_solvers: bool,
+    /// The present instant.
+    pub now: Timestamp,
+}
+
+impl NewJobBody {
+    /// The job as a store takes it; `id` is used unless the job brings its own.
+    pub fn into_spec(self, id: JobId, defaults: &Defaults<'_>) -> Answer<JobSpec> {
+        self.check_solver(defaults.unchecked_solvers)?;
+        let task = defaults.tasks.get(&self.task);
+        let mut retry =
+            self.retry.or_else(|| task.map(|task| task.retry.clone())).unwrap_or_default();
+        retry.max_attempts = self.max_attempts.unwrap_or(retry.max_attempts);
+        let timeout = match self.max_runtime_ms {
+            Some(Some(millis)) => Some(Duration::from_millis(millis)),
+            Some(None) => None,
+            None => task.map_or(Some(MAX_RUNTIME), |task| task.timeout),
+        };
+        let services = match self.services {
+            Some(named) => named.into_iter().map(Use::from).collect(),
+            None => task.map(|task| task.services.clone()).unwrap_or_default(),
+        };
+        let dependency_timeout = self
+            .dependency_timeout
+            .map(Duration::try_from_secs_f64)
+            .transpose()
+            .map_err(|_| Refusal::field("dependency_timeout", "seconds, zero or more"))?;
+        Ok(JobSpec {
+            queue: self.queue.unwrap_or_default(),
+            target: self.target,
+            params: self.params.unwrap_or_default(),
+            priority: self.priority.unwrap_or(0),
+            group: self.group,
+            labels: self.labels,
+            project: self.project,
+            depends_on: self.depends_on,
+            timeout,
+            dependency_timeout,
+            idempotency_key: self.idempotency_key,
+            retry,
+            run_at: self.run_at.map(Timestamp::from_millis),
+            expires_at: self.expires_at.map(Timestamp::from_millis),
+            requires: self.requires.unwrap_or_default(),
+            services,
+            key: self.key,
+            solver_url: self.solver_url,
+            solver_checksum: self.solver_checksum.map(|text| text.to_ascii_lowercase()),
+            ..JobSpec::new(self.id.unwrap_or(id), self.task)
+        })
+    }
+
+    /// A program nobody vouches for is not run, unless the operator wants that.
+    fn check_solver(&self, unchecked: bool) -> Answer<()> {
+        if let Some(url) = &self.solver_url
+            && !(url.starts_with("https://") || url.starts_with("http://"))
+        {
+            return Err(Refusal::field("solver_url", "an http or https address is expected"));
+        }
+        match (&self.solver_url, &self.solver_checksum) {
+            (Some(_), None) if !unchecked => Err(Refusal::new(
+                Code::Invalid,
+                "solver_checksum: a solver without a checksum is refused",
+            )
+            .help("send its sha256, or start the hub with --allow-unchecked-solvers")),
+            (_, Some(sum)) if sum.len() != 64 || !sum.bytes().all(|b| b.is_ascii_hexdigit()) => {
+                Err(Refusal::field("solver_checksum", "64 hexadecimal digits are expected"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<Used> for Use {
+    fn from(used: Used) -> Self {
+        match used {
+            Used::Name(service) => Self::one(service),
+            Used::Units(used) => used,
+        }
+    }
+}
