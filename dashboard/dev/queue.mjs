@@ -428,10 +428,10 @@ export class Queue {
       }
     }
     const last = this.points.at(-1);
-    if (last && now - last.at < SERIES_STEP * 1000) return;
+    if (last && now - last.at < 2 * SERIES_STEP * 1000) return;
     const counts = this.counts(), { waits, runs, ...sums } = this.window;
     this.points.push({
-      at: now, queued: counts.queued, running: counts.running + counts.leased, ...sums,
+      at: now - SERIES_STEP * 1000, queued: counts.queued, running: counts.running + counts.leased, ...sums,
       wait_p50: median(waits, 0.5), wait_p95: median(waits, 0.95), run_p50: median(runs, 0.5), run_p95: median(runs, 0.95),
     });
     this.points.splice(0, Math.max(0, this.points.length - 3600 / SERIES_STEP));

@@ -30,7 +30,7 @@ const pages = {
   'job-waiting': `jobs/${find((job) => job.type === 'embed' && job.depends_on?.length)}`, 'job-running': `jobs/${find((job) => job.state === 'running')}`,
   'job-done': `jobs/${find((job) => job.state === 'completed')}`, 'job-bad': `jobs/${find((job) => job.state === 'quarantined') ?? find((job) => job.state === 'failed')}`, missing: 'jobs/0123456789abcdef0123456789abcdef',
 };
-const looks = { light: { viewport: { width: 1360, height: 860 }, colorScheme: 'light' }, dark: { viewport: { width: 1360, height: 860 }, colorScheme: 'dark' }, phone: { viewport: { width: 360, height: 740 }, colorScheme: 'light', deviceScaleFactor: 2, hasTouch: true } };
+const looks = { light: { viewport: { width: 1360, height: 860 }, colorScheme: 'light' }, dark: { viewport: { width: 1360, height: 860 }, colorScheme: 'dark' }, phone: { viewport: { width: 360, height: 1100 }, colorScheme: 'light', hasTouch: true } };
 const browser = await launch();
 for (const [look, options] of Object.entries(looks)) {
   const page = await (await browser.newContext(options)).newPage();
@@ -40,7 +40,7 @@ for (const [look, options] of Object.entries(looks)) {
     if (values.only && !values.only.split(',').includes(name)) continue;
     await page.goto(`${base}/#/${path}`);
     await wait(1100);
-    await page.screenshot({ path: `${folder}${name}-${look}.png`, fullPage: look === 'phone' });
+    await page.screenshot({ path: `${folder}${name}-${look}.png`, fullPage: false });
   }
 }
 await browser.close();

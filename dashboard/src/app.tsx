@@ -20,7 +20,7 @@ import { TokensPage } from './pages/tokens';
 import { Dialog } from './parts/dialog';
 import { Icon, Mark } from './parts/icons';
 import { Card } from './parts/layout';
-import { Empty, Problem } from './parts/notices';
+import { Empty, Problem, Words } from './parts/notices';
 import { anyWork, useResource } from './resource';
 import { go, route } from './router';
 import type { Route } from './router';
@@ -202,7 +202,7 @@ function Toasts(): JSX.Element {
     <div class="toasts" role="status" aria-live="polite">
       {toasts.value.map((toast) => (
         <div key={toast.id} class={`toast ${toast.tone}`}>
-          <div><p>{toast.text}</p>{toast.help && <p>{toast.help}</p>}</div>
+          <div><p>{toast.text}</p>{toast.help && <p><Words text={toast.help} /></p>}</div>
           <button type="button" class="icon small" aria-label="Dismiss" onClick={() => dismiss(toast.id)}><Icon name="close" /></button>
         </div>
       ))}

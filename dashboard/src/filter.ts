@@ -48,6 +48,6 @@ export function concerns(filter: Filter, event: HubEvent): boolean {
 }
 
 export function describe(filter: Filter): string {
-  const parts = [...writeFilter(filter)].map(([name, value]) => `${name} ${value.replaceAll(',', ' or ')}`);
+  const parts = [...writeFilter(filter)].map(([name, value]) => (name === 'q' ? `text “${value}”` : `${name} ${name === 'state' ? value.replaceAll(',', ' or ') : value}`));
   return parts.length ? parts.join(', ') : 'all jobs';
 }

@@ -74,6 +74,11 @@ export function words(name: string): string {
   return name.replaceAll('_', ' ');
 }
 
+/** An error as people read it: a bare word of the API in words, anything else as it is. */
+export function errorText(reason: string): string {
+  return /^[a-z]+(_[a-z]+)+$/.test(reason) ? words(reason) : reason;
+}
+
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }

@@ -6,7 +6,7 @@ export interface Placed { id: string; type: string; state: State; column: number
 export interface Edge { from: string; to: string; path: string }
 export interface Drawing { nodes: Placed[]; edges: Edge[]; width: number; height: number; hidden: number }
 
-export const BOX = { width: 178, height: 44, gapX: 40, gapY: 14, margin: 8 };
+export const BOX = { width: 168, height: 44, gapX: 36, gapY: 14, margin: 8 };
 /** More than this in one column is not drawn; the drawing says how many are missing. */
 const MOST_IN_COLUMN = 12;
 

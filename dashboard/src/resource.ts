@@ -3,7 +3,7 @@
 import { signal, useSignalEffect } from '@preact/signals';
 import type { Signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
-import { isAbort } from './api';
+import { ApiError, isAbort } from './api';
 import { restAfter } from './frames';
 import { onEvents, resyncs } from './live';
 import type { HubEvent } from './types';
@@ -26,6 +26,11 @@ export interface Freshness {
 }
 
 interface Kept<T> extends Resource<T> { start(): void; stop(): void; touch(events: HubEvent[]): void }
+
+/** What is not there, or not allowed, does not get better by asking now and then. */
+function isRefused(error: unknown): boolean {
+  return error instanceof ApiError && error.status >= 400 && error.status < 429;
+}
 
 export function createResource<T>(load: (signal: AbortSignal) => Promise<T>, fresh: Freshness): Kept<T> {
   const data = signal<T | null>(null);
@@ -64,7 +69,7 @@ export function createResource<T>(load: (signal: AbortSignal) => Promise<T>, fre
         loading.value = false;
         notBefore = performance.now() + restAfter(performance.now() - begun, least);
         if (again) plan(0);
-        else if (fresh.every) plan(fresh.every);
+        else if (fresh.every && !isRefused(error.peek())) plan(fresh.every);
       }
     }
   }

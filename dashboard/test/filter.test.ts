@@ -28,7 +28,7 @@ describe('a filter', () => {
 
   test('says what it is', () => {
     expect(isEmpty({ ...NO_FILTER, type: '  ' })).toBe(true);
-    expect(inWords({ ...NO_FILTER, states: ['failed', 'quarantined'], group: 'g' })).toBe('state failed or quarantined, group g');
+    expect(inWords({ ...NO_FILTER, states: ['failed', 'quarantined'], group: 'g,h', q: 'moon' })).toBe('state failed or quarantined, group g,h, text “moon”');
   });
 
   test('is concerned by events that it cannot rule out', () => {

@@ -1,6 +1,6 @@
 // How numbers, spans and instants are written.
 import { describe, expect, test } from 'vitest';
-import { ago, brief, count, exact, gigabytes, parseSpan, plural, preview, shortId, span, typedSpan } from '../src/format';
+import { ago, brief, count, errorText, exact, gigabytes, parseSpan, plural, preview, shortId, span, typedSpan } from '../src/format';
 
 test('counts are grouped and a missing one is a dash', () => {
   expect(count(1234567)).toBe('1,234,567');
@@ -44,6 +44,11 @@ describe('spans as typed', () => {
   test.each([['90', 90], ['90s', 90], ['5m', 300], ['2 h', 7200], ['1d', 86400], ['250ms', 0.25]])('%s is %d s', (text, seconds) => expect(parseSpan(text)).toBe(seconds));
   test.each(['', 'x', '5 weeks', '-3s'])('"%s" is none', (text) => expect(parseSpan(text)).toBeNull());
   test.each([30, 60, 90, 3600, 5400, 86400])('%d s survives being typed', (seconds) => expect(parseSpan(typedSpan(seconds))).toBe(seconds));
+});
+
+test('an error that is a word of the API is written in words, any other is left alone', () => {
+  expect(errorText('prerequisite_failed')).toBe('prerequisite failed');
+  expect(errorText('no such file: a_b')).toBe('no such file: a_b');
 });
 
 test('words agree with their number', () => {

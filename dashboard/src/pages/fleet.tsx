@@ -18,21 +18,25 @@ export function FleetPage(): JSX.Element {
     <>
       <Head title="Fleet" />
       <Loaded of={fleet}>
-        {(nodes) => nodes.length === 0
+        {(nodes) => nodes.filter(reports).length === 0
           ? <Card><Empty title="No machine reports yet" command="runcue worker --hub http://HUB:7878"><p>A worker on any machine pushes its measurements here, also from behind a firewall.</p></Empty></Card>
-          : <div class="cards">{nodes.map((node) => <NodeCard key={node.node} node={node} />)}</div>}
+          : <div class="cards">{nodes.filter(reports).map((node) => <NodeCard key={node.node} node={node} />)}</div>}
       </Loaded>
       <div class="section"><h2>Workers</h2></div>
       <Card bare>
         <Loaded of={workers}>
-          {(list) => list.length === 0
+          {(list) => list.filter(works).length === 0
             ? <Empty title="No workers" command="runcue work --jobs 4"><p>Jobs wait until a worker takes them. Start one here, or on another machine.</p></Empty>
-            : <WorkerTable workers={list} />}
+            : <WorkerTable workers={list.filter(works)} />}
         </Loaded>
       </Card>
     </>
   );
 }
+
+/** What has no slots runs nothing: the hub's own entry. */
+const works = (worker: Worker): boolean => worker.slots !== 0;
+const reports = (node: Node): boolean => node.latest !== null || (node.workers ?? []).some((worker) => typeof worker === 'string' || works(worker));
 
 function NodeCard({ node }: { node: Node }): JSX.Element {
   const name = node.name ?? node.node;
@@ -72,7 +76,7 @@ function WorkerTable({ workers }: { workers: Worker[] }): JSX.Element {
   const sorted = [...workers].sort((a, b) => Number(b.alive) - Number(a.alive) || (a.name ?? a.worker_id).localeCompare(b.name ?? b.worker_id));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Workers">
-      <table class="stacked steady">
+      <table class="stacked steady pairs">
         <thead><tr><th scope="col">Worker</th><th scope="col" class="w-state">State</th><th scope="col" class="right w-num">Busy</th><th scope="col" class="w-mid">Machine</th><th scope="col">Tags</th><th scope="col" class="right w-time">Started</th><th scope="col" class="right w-time">Heard of</th></tr></thead>
         <tbody>
           {sorted.map((worker) => (
@@ -80,7 +84,7 @@ function WorkerTable({ workers }: { workers: Worker[] }): JSX.Element {
               <td><span class="titled"><a href={href(['jobs'], { q: worker.worker_id })} title={worker.worker_id}><strong>{worker.name ?? worker.worker_id}</strong></a>{worker.name && worker.name !== worker.worker_id && <span class="faint mono">{worker.worker_id}</span>}</span></td>
               <td><AliveBadge alive={worker.alive} /></td>
               <td class="right" data-label="Busy">{count(worker.held)}{worker.slots != null && <span class="faint"> of {count(worker.slots)}</span>}</td>
-              <td data-label="Machine" class="soft">{[worker.cores != null && `${worker.cores} cores`, worker.ram_gb != null && gigabytes(worker.ram_gb)].filter(Boolean).join(', ') || '–'}</td>
+              <td data-label="Machine" class="soft">{[worker.cores ? `${worker.cores} cores` : '', worker.ram_gb ? gigabytes(worker.ram_gb) : ''].filter(Boolean).join(', ') || '–'}</td>
               <td data-label="Tags"><span class="tags">{(worker.tags ?? []).map((tag) => <span key={tag} class="tag">{tag}</span>)}</span></td>
               <td class="right" data-label="Started"><Ago at={worker.started_at} /></td>
               <td class="right" data-label="Heard of"><Ago at={worker.seen_at} /></td>

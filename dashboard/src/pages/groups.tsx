@@ -38,12 +38,15 @@ export function GroupsPage(): JSX.Element {
 const sum = (counts: Counts): number => STATES.reduce((total, state) => total + (counts[state] ?? 0), 0);
 const failures = (counts: Counts): number => (counts.failed ?? 0) + (counts.quarantined ?? 0);
 
+/** By name, jobs without a group last: rows do not change places while their counts do. */
+const byName = (a: Group, b: Group): number => (a.name === null ? 1 : b.name === null ? -1 : a.name.localeCompare(b.name));
+
 function GroupTable({ groups, onPlan, onChanged }: { groups: Group[]; onPlan: (plan: BulkPlan) => void; onChanged: () => void }): JSX.Element {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Groups">
-      <table class="stacked steady">
+      <table class="stacked steady pairs">
         <thead><tr><th scope="col">Group</th><th scope="col" class="wide-col">Jobs</th><th scope="col" class="right w-num">Waiting</th><th scope="col" class="right w-num">Running</th><th scope="col" class="right w-num">Failed</th><th scope="col" class="right w-num">All</th><th scope="col" class="w-acts"><span class="unseen">Actions</span></th></tr></thead>
-        <tbody>{groups.map((group) => <GroupRow key={group.name ?? ''} group={group} onPlan={onPlan} onChanged={onChanged} />)}</tbody>
+        <tbody>{[...groups].sort(byName).map((group) => <GroupRow key={group.name ?? ''} group={group} onPlan={onPlan} onChanged={onChanged} />)}</tbody>
       </table>
     </div>
   );
@@ -97,7 +100,7 @@ function Queues(): JSX.Element {
             ? <Empty title="No queues yet"><p>The first job makes the queue it names.</p></Empty>
             : (
               <div class="scroll" tabIndex={0} role="region" aria-label="Queues">
-                <table class="stacked steady">
+                <table class="stacked steady pairs">
                   <thead><tr><th scope="col">Queue</th><th scope="col" class="right w-num">Waiting</th><th scope="col" class="right w-num">At most</th><th scope="col">When full</th><th scope="col" class="w-acts2"><span class="unseen">Actions</span></th></tr></thead>
                   <tbody>
                     {list.map((queue) => (

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import * as api from '../api';
 import { story, stretches } from '../attempts';
 import { now } from '../clock';
-import { shortId, span } from '../format';
+import { errorText, shortId, span } from '../format';
 import { applyEvents, canCancel, canRetry, isFinal, subject } from '../jobs';
 import { onEvents } from '../live';
 import { StateBadge } from '../parts/badges';
@@ -12,9 +12,9 @@ import { Dialog } from '../parts/dialog';
 import { GraphCard } from '../parts/graph';
 import { Icon } from '../parts/icons';
 import { JsonView } from '../parts/json';
-import { Card } from '../parts/layout';
+import { Card, Head } from '../parts/layout';
 import { LogView } from '../parts/logview';
-import { Copy, Loaded } from '../parts/notices';
+import { Copy, Loaded, Problem, Words } from '../parts/notices';
 import { Ago, Until } from '../parts/time';
 import { useResource } from '../resource';
 import type { Resource } from '../resource';
@@ -34,6 +34,7 @@ export function JobPage({ id }: { id: string }): JSX.Element {
     const job = whole.data.value;
     if (job) whole.data.value = applyEvents([job], events)[0]!;
   }), [whole]);
+  if (whole.data.value === null && whole.error.value != null) return <><Head title="Job" actions={<a class="button" href="#/jobs">Show all jobs</a>} /><Problem error={whole.error.value} /></>;
   return <Loaded of={whole}>{(job) => <JobView job={job} of={whole} />}</Loaded>;
 }
 
@@ -56,7 +57,7 @@ function JobView({ job, of }: { job: WholeJob; of: Resource<WholeJob> }): JSX.El
         <div class="aside">
           {job.progress && !isFinal(job.state) && <Progress job={job} />}
           {!isFinal(job.state) && <Why job={job} />}
-          {job.fail_reason && (job.state === 'failed' || job.state === 'quarantined') && <Card title="Error"><pre class="json" tabIndex={0}>{job.fail_reason}</pre></Card>}
+          {job.fail_reason && (job.state === 'failed' || job.state === 'quarantined') && <Card title="Error"><pre class="json" tabIndex={0}>{errorText(job.fail_reason)}</pre></Card>}
           <Timeline job={job} />
           <LogView key={job.id} id={job.id} open={!isFinal(job.state)} />
           <GraphCard job={job} />
@@ -137,7 +138,7 @@ function ReasonWords({ reason }: { reason: Reason }): JSX.Element {
   };
   return (
     <div>
-      <p>{text}{/[.!?]$/.test(text) ? '' : '.'}{reason.until != null && <> <span class="soft"><Until at={reason.until} /></span></>}</p>
+      <p><Words text={text} />{/[.!?]$/.test(text) ? '' : '.'}{reason.until != null && <> <span class="soft"><Until at={reason.until} /></span></>}</p>
       {next[reason.reason] && <p class="soft">What to do: {next[reason.reason]}.</p>}
       {reason.jobs && reason.jobs.length > 0 && <p class="tags">{reason.jobs.slice(0, 12).map((id) => <a key={id} class="tag mono" href={href(['jobs', id])}>{shortId(id)}</a>)}{reason.jobs.length > 12 && <span class="faint">and {reason.jobs.length - 12} more</span>}</p>}
     </div>
@@ -162,7 +163,7 @@ function Timeline({ job }: { job: Job }): JSX.Element {
               {moment.at != null && <span class="soft"><Ago at={moment.at} /></span>}
               {moment.worker && <span class="soft">on {moment.worker}</span>}
             </div>
-            {moment.detail && (moment.tone === 'bad' && moment.attempt !== undefined ? <pre>{moment.detail}</pre> : <p>{moment.detail}</p>)}
+            {moment.detail && (moment.tone === 'bad' && moment.attempt !== undefined ? <pre>{errorText(moment.detail)}</pre> : <p>{errorText(moment.detail)}</p>)}
           </li>
         ))}
       </ol>

@@ -156,7 +156,7 @@ function Rows({ list, filter, before }: { list: JobList; filter: Filter; before:
 
 function NoJobs({ filter }: { filter: Filter }): JSX.Element {
   if (!isEmpty(filter)) {
-    return <Empty title="No job matches"><p>Nothing here is {describe(filter)}.</p><a class="button" href={address(NO_FILTER, null)}>Show all jobs</a></Empty>;
+    return <Empty title="No job matches"><p>Asked for: {describe(filter)}.</p><a class="button" href={address(NO_FILTER, null)}>Show all jobs</a></Empty>;
   }
   return <Empty title="No jobs yet" command="runcue add -- echo hello"><p>Submit the first one from a shell, over HTTP, or with “New job” above. It appears here at once.</p></Empty>;
 }

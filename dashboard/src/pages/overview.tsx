@@ -3,13 +3,13 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import * as api from '../api';
 import { hubSays, now } from '../clock';
-import { brief, count, plural, shortId, span, words } from '../format';
+import { brief, count, errorText, plural, shortId, span, words } from '../format';
 import { recent } from '../live';
 import { Chart } from '../parts/chart';
 import type { Line } from '../parts/chart';
 import { Icon, StateIcon } from '../parts/icons';
 import { Card, Head } from '../parts/layout';
-import { Empty, Loaded } from '../parts/notices';
+import { Empty, Loaded, Words } from '../parts/notices';
 import { Ago } from '../parts/time';
 import { anyWork, useResource } from '../resource';
 import { href } from '../router';
@@ -51,7 +51,9 @@ function Tile({ state, name, value, more, to }: { state?: State; name: string; v
 function Tiles({ status }: { status: Status }): JSX.Element {
   const { counts } = status;
   const to = (state: string): string => href(['jobs'], { state });
-  const alive = status.workers.filter((worker) => worker.alive !== false);
+  // What has no slots runs nothing: the hub's own entry.
+  const alive = status.workers.filter((worker) => worker.alive !== false && worker.slots !== 0);
+  const away = status.workers.filter((worker) => worker.alive === false && worker.slots !== 0).length;
   const held = alive.reduce((sum, worker) => sum + (worker.held ?? 0), 0);
   const slots = alive.reduce((sum, worker) => sum + (worker.slots ?? 0), 0);
   const waiting = [[status.ready, 'ready'], [status.delayed, 'later'], [status.blocked, 'blocked']].filter(([n]) => n).map(([n, word]) => `${brief(n as number)} ${word}`).join(', ');
@@ -62,7 +64,7 @@ function Tiles({ status }: { status: Status }): JSX.Element {
       <Tile state="completed" name="Completed" value={counts.completed} to={to('completed')} />
       <Tile state="failed" name="Failed" value={counts.failed} to={to('failed')} />
       <Tile state="quarantined" name="Quarantined" value={counts.quarantined} more={counts.quarantined ? 'waiting for somebody' : undefined} to="#/quarantine" />
-      <Tile name="Workers" value={alive.length} more={status.workers.length > alive.length ? `${status.workers.length - alive.length} away` : undefined} to="#/fleet" />
+      <Tile name="Workers" value={alive.length} more={away ? `${away} away` : undefined} to="#/fleet" />
     </div>
   );
 }
@@ -71,7 +73,7 @@ function Tiles({ status }: { status: Status }): JSX.Element {
 function Attention({ status }: { status: Status }): JSX.Element {
   const lines: JSX.Element[] = [];
   const old = status.oldest_ready_at == null ? 0 : (now.value - status.oldest_ready_at) / 1000;
-  if (status.hint) lines.push(<li key="hint"><Icon name="warning" /><span>{status.hint}</span></li>);
+  if (status.hint) lines.push(<li key="hint"><Icon name="warning" /><span><Words text={status.hint} /></span></li>);
   if (status.ready > 0 && old > 300) lines.push(<li key="old"><Icon name="clock" /><span>The oldest job that could run has waited {span(Math.floor(old))}. <a href={href(['jobs'], { state: 'queued' })}>See what waits</a></span></li>);
   for (const service of status.blocked_services) {
     const name = typeof service === 'string' ? service : service.name;
@@ -86,19 +88,22 @@ function Charts({ series }: { series: Series }): JSX.Element {
   const { at, rate, depth, wait, run } = useMemo(() => chartLines(series), [series]);
   const perSecond = (value: number): string => brief(Math.round(value * 10) / 10);
   const seconds = (value: number): string => span(value).replace('.0 ', ' ');
-  if (at.length < 2) return <Card title="The last hour"><p class="soft">The charts begin with the hub’s second measurement, {series.step} s after its start.</p></Card>;
+  const draw = (about: string, lines: Line[], format: (value: number) => string): JSX.Element =>
+    at.length < 2 ? <p class="chart-later">Lines are drawn from {series.step * 3} s after the hub’s start.</p> : <Chart title={about} at={at} lines={lines} format={format} />;
   return (
     <div class="charts">
-      <Card title="Throughput, jobs per second"><Chart title="Jobs per second" at={at} lines={rate} format={perSecond} /></Card>
-      <Card title="Queue depth"><Chart title="Jobs" at={at} lines={depth} format={brief} /></Card>
-      <Card title="Time waited"><Chart title="Seconds from submitted to started" at={at} lines={wait} format={seconds} /></Card>
-      <Card title="Time run"><Chart title="Seconds from started to ended" at={at} lines={run} format={seconds} /></Card>
+      <Card title="Throughput, jobs per second">{draw('Jobs per second', rate, perSecond)}</Card>
+      <Card title="Queue depth">{draw('Jobs', depth, brief)}</Card>
+      <Card title="Time waited">{draw('From submitted to started', wait, seconds)}</Card>
+      <Card title="Time run">{draw('From started to ended', run, seconds)}</Card>
     </div>
   );
 }
 
 function chartLines(series: Series): { at: number[]; rate: Line[]; depth: Line[]; wait: Line[]; run: Line[] } {
-  const { points, step } = series;
+  const { step } = series;
+  // The latest point is not over yet: drawn, every line would fall at its end.
+  const points = series.points.filter((point) => point.at + step * 1000 <= now.peek());
   const column = (name: keyof (typeof points)[number], by = 1): (number | null)[] => points.map((point) => (point[name] == null ? null : point[name]! / by));
   return {
     at: points.map((point) => point.at / 1000),
@@ -137,7 +142,7 @@ function Feed(): JSX.Element {
 
 function FeedLine({ event }: { event: HubEvent }): JSX.Element {
   const { tone, glyph, text } = eventTone(event);
-  const about = event.job ? <><a href={href(['jobs', event.job])}>{event.task ?? shortId(event.job)}</a>{event.group && <span class="faint"> {event.group}</span>}{event.error && <span class="soft"> {event.error}</span>}</> : <span>{event.service ?? event.group ?? event.queue ?? ''}{event.state && ` is ${words(event.state)}`}</span>;
+  const about = event.job ? <><a href={href(['jobs', event.job])}>{event.task ?? shortId(event.job)}</a>{event.group && <span class="faint"> {event.group}</span>}{event.error && <span class="soft"> {errorText(event.error)}</span>}</> : <span>{event.service ?? event.group ?? event.queue ?? ''}{event.state && ` is ${words(event.state)}`}</span>;
   return (
     <li>
       <span><span class={`badge tone-${tone}`}>{glyph}{text}</span></span>

@@ -8,7 +8,7 @@ import { isDark } from '../theme';
 export interface Line { label: string; colour: 'accent' | 'good' | 'bad' | 'run' | 'warn'; values: (number | null)[]; dash?: boolean; fill?: boolean }
 interface ChartProps { title: string; at: number[]; lines: Line[]; format: (value: number) => string }
 
-const HEIGHT = 168;
+const HEIGHT = 172;
 
 /** The colour as the browser resolved it; a canvas cannot read variables. */
 function resolved(root: HTMLElement, name: string): string {
@@ -34,12 +34,12 @@ function build(root: HTMLElement, place: HTMLElement, { lines, at, format }: Cha
   const options: uPlot.Options = {
     width: Math.max(place.clientWidth, 120),
     height: HEIGHT,
-    padding: [10, 10, 0, 0],
+    padding: [10, 26, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: 'overview' }, drag: { x: false, y: false }, points: { size: 6 } },
     scales: { x: { time: true }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.12 : 1] } },
     axes: [
-      { ...axis, size: 26, gap: 4, space: 64, values: (plot, splits) => splits.map((split) => clockText(split, (plot.scales['x']?.max ?? 0) - (plot.scales['x']?.min ?? 0))) },
+      { ...axis, size: 30, gap: 8, space: 72, values: (plot, splits) => splits.map((split) => clockText(split, (plot.scales['x']?.max ?? 0) - (plot.scales['x']?.min ?? 0))) },
       { ...axis, size: 52, gap: 6, space: 34, values: (_, splits) => splits.map(format) },
     ],
     series: [{}, ...series],

@@ -1,7 +1,7 @@
 // Owns the table of jobs, shared by the jobs page and the quarantine: rows of a fixed height, picking, and moving by keys.
 import type { JSX } from 'preact';
 import { now } from '../clock';
-import { preview, shortId, span } from '../format';
+import { errorText, preview, shortId, span } from '../format';
 import { runSeconds, subject } from '../jobs';
 import { go, href } from '../router';
 import type { Job } from '../types';
@@ -78,7 +78,7 @@ function Outcome({ job }: { job: Job }): JSX.Element {
   }
   if (job.state === 'completed') return <td class="out mono" title={preview(job.result, 600)}>{preview(job.result)}</td>;
   if (job.cancel_requested) return <td class="out">asked to stop</td>;
-  if (job.fail_reason) return <td class={job.state === 'queued' ? 'out' : 'out error'} title={job.fail_reason}>{job.state === 'queued' ? `last: ${job.fail_reason}` : job.fail_reason}</td>;
+  if (job.fail_reason) return <td class={job.state === 'queued' ? 'out' : 'out error'} title={job.fail_reason}>{job.state === 'queued' ? `last: ${errorText(job.fail_reason)}` : errorText(job.fail_reason)}</td>;
   if (job.state === 'queued' && job.prerequisites_left > 0) return <td class="out">waits for {job.prerequisites_left} {job.prerequisites_left === 1 ? 'job' : 'jobs'}</td>;
   if (job.state === 'queued' && job.due_at != null && job.due_at > now.value) return <td class="out">due <Ago at={job.due_at} /></td>;
   return <td class="out" />;

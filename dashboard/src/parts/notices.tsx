@@ -5,12 +5,17 @@ import { ApiError } from '../api';
 import type { Resource } from '../resource';
 import { Icon } from './icons';
 
+/** Text of the hub, in which `backticks` mark what is typed. */
+export function Words({ text }: { text: string }): JSX.Element {
+  return <>{text.split('`').map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}</>;
+}
+
 export function Problem({ error }: { error: unknown }): JSX.Element {
   const api = error instanceof ApiError ? error : null;
   return (
     <div class="problem" role="alert">
-      <p><strong>{error instanceof Error ? error.message : String(error)}</strong>{api && api.status > 0 && <> <code>{api.code}</code></>}</p>
-      {api?.help && <p>{api.help}</p>}
+      <p><strong><Words text={error instanceof Error ? error.message : String(error)} /></strong>{api && api.status > 0 && <> <code>{api.code}</code></>}</p>
+      {api?.help && <p><Words text={api.help} /></p>}
       {api?.retryAfter != null && <p>Try again in {api.retryAfter} s.</p>}
     </div>
   );
