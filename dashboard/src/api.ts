@@ -13,6 +13,11 @@ export function onUnauthorized(tell: () => void): void {
   unauthorized = tell;
 }
 
+/** The hub was not reached at all. The page says so once, for everything on it. */
+export function isAway(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 0;
+}
+
 export function isAbort(error: unknown): boolean {
   return error instanceof DOMException && error.name === 'AbortError';
 }

@@ -2,7 +2,7 @@
 // reads. Used by the jobs page and the quarantine.
 import { effect, signal } from '@preact/signals';
 import type { Signal } from '@preact/signals';
-import { useEffect, useMemo } from 'preact/hooks';
+import { useEffect, useMemo, useRef } from 'preact/hooks';
 import * as api from './api';
 import { applyEvents } from './jobs';
 import { onEvents } from './live';
@@ -13,6 +13,8 @@ import type { HubEvent, Job } from './types';
 
 export interface JobList {
   rows: Signal<Job[] | null>;
+  /** The rows are those of the page before; this one is on its way. */
+  stale: Signal<boolean>;
   /** How many jobs would stand on top if the rows were not held. */
   fresh: Signal<number>;
   reading: Signal<boolean>;
@@ -28,19 +30,23 @@ export const PAGE_SIZE = 50;
 export function useJobList(query: URLSearchParams, concerns: (event: HubEvent) => boolean): JobList {
   const key = query.toString();
   const page = useResource(key, (stop) => api.jobs(new URLSearchParams([...query, ['limit', String(PAGE_SIZE)]]), stop), { on: concerns, least: 1000, every: 20_000 });
-  const list = useMemo(() => createList(page), [page]);
+  const before = useRef<Job[] | null>(null);
+  const list = useMemo(() => createList(page, before.current), [page]);
+  before.current = list.rows.peek();
   useEffect(() => list.start(), [list]);
   return list;
 }
 
-function createList(page: Resource<api.Page>): JobList & { start(): () => void } {
-  const rows = signal<Job[] | null>(null);
+function createList(page: Resource<api.Page>, before: Job[] | null): JobList & { start(): () => void } {
+  const rows = signal<Job[] | null>(before);
+  const stale = signal(before !== null);
   const fresh = signal(0);
   const reading = signal(false);
   const picked = signal<ReadonlySet<string>>(new Set());
 
   return {
     rows,
+    stale,
     fresh,
     reading,
     picked,
@@ -60,8 +66,10 @@ function createList(page: Resource<api.Page>): JobList & { start(): () => void }
       const offFetched = effect(() => {
         const fetched = page.data.value;
         if (!fetched) return;
-        const merged = merge(rows.peek() ?? [], fetched.jobs, reading.value || picked.value.size > 0);
+        const hold = !stale.peek() && (reading.value || picked.value.size > 0);
+        const merged = merge(rows.peek() ?? [], fetched.jobs, hold);
         rows.value = merged.rows;
+        stale.value = false;
         fresh.value = merged.fresh;
       });
       const offEvents = onEvents((events) => {

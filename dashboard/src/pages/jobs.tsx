@@ -143,13 +143,14 @@ function Strip({ list, filter, before }: { list: JobList; filter: Filter; before
 function Rows({ list, filter, before }: { list: JobList; filter: Filter; before: string | null }): JSX.Element {
   const rows = list.rows.value;
   const error = list.page.error.value;
-  if (error != null && rows === null) return <div class="inside"><Problem error={error} /></div>;
+  if (error != null && (rows === null || list.stale.value)) return <div class="inside"><Problem error={error} /></div>;
   if (rows === null) return <p class="loading tall" role="status">Loading…</p>;
+  if (rows.length === 0 && list.stale.value) return <p class="loading tall" role="status">Loading…</p>;
   if (rows.length === 0) return before ? <Empty title="Nothing further back"><a class="button" href={address(filter, null)}>Back to the newest</a></Empty> : <NoJobs filter={filter} />;
   return (
     <>
-      {error != null && <div class="inside"><Problem error={error} /></div>}
-      <JobTable jobs={rows} picked={list.picked.value} onPick={list.pick} busy={false} label="Jobs" />
+      {error != null && !api.isAway(error) && <div class="inside"><Problem error={error} /></div>}
+      <JobTable jobs={rows} picked={list.picked.value} onPick={list.pick} busy={list.stale.value} label="Jobs" />
     </>
   );
 }
@@ -165,7 +166,7 @@ function Pager({ list, filter, before }: { list: JobList; filter: Filter; before
   const trail = useRef<Trail>([]);
   trail.current = walk(trail.current, before);
   const next = list.page.data.value?.next ?? null;
-  const rows = list.rows.value?.length ?? 0;
+  const rows = list.stale.value ? 0 : list.rows.value?.length ?? 0;
   const back = newer(trail.current);
   return (
     <nav class="pager" aria-label="Pages">

@@ -1,6 +1,7 @@
 // The quarantine: jobs set aside after their last attempt. Look at why, then send one, several or all round again.
 import type { JSX } from 'preact';
 import { useRef, useState } from 'preact/hooks';
+import { isAway } from '../api';
 import { plural } from '../format';
 import { useJobList } from '../joblist';
 import { newer, pageNumber, walk } from '../paging';
@@ -38,10 +39,10 @@ export function QuarantinePage(): JSX.Element {
           <button type="button" class="small primary" disabled={!admin || picked.size === 0} onClick={() => setPlan({ verb: 'replay', filter: { ids: [...picked] }, scope: `The ${plural(picked.size, 'job')} you picked.` })}>Replay picked…</button>
           <button type="button" class="small" disabled={!admin || !rows?.length} onClick={() => setPlan({ verb: 'replay', filter: {}, scope: 'Everything in quarantine.' })}>Replay all…</button>
         </div>
-        {error != null && <div class="inside"><Problem error={error} /></div>}
+        {error != null && !(rows !== null && isAway(error)) && <div class="inside"><Problem error={error} /></div>}
         {rows === null ? error == null && <p class="loading" role="status">Loading…</p>
           : rows.length === 0 ? <Empty title="Nothing is quarantined"><p>When a job fails its last attempt it is set aside here, with its errors, until you replay it.</p></Empty>
-          : <JobTable jobs={rows} picked={picked} onPick={list.pick} busy={false} label="Quarantined jobs" />}
+          : <JobTable jobs={rows} picked={picked} onPick={list.pick} busy={list.stale.value} label="Quarantined jobs" />}
         {(next || before) && (
           <nav class="pager" aria-label="Pages">
             <span class="place">Page {pageNumber(trail.current)}</span>

@@ -17,6 +17,8 @@ export function Dialog({ title, onClose, onSubmit, submit = 'Save', tone = 'prim
     const dialog = element.current;
     const before = document.activeElement;
     dialog?.showModal();
+    // Into the form, or, where something is lost, onto the way out.
+    dialog?.querySelector<HTMLElement>(tone === 'danger' ? 'footer button' : '.body input, .body textarea, .body select')?.focus();
     return () => {
       dialog?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();

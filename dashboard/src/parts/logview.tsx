@@ -1,6 +1,7 @@
 // Owns the output of a job: followed live, bounded, stays at the end unless somebody scrolled up.
 import type { JSX } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { isAway } from '../api';
 import { count, exact } from '../format';
 import { followLogs } from '../live';
 import { addLines, MOST_LINES } from '../loglines';
@@ -25,7 +26,7 @@ export function LogView({ id, open }: { id: string; open: boolean }): JSX.Elemen
     setShown((before) => addLines(before, lines));
   }, (now, problem) => {
     setState(now);
-    setError(now === 'offline' && problem !== undefined ? problem : null);
+    setError(now === 'offline' && problem !== undefined && !isAway(problem) ? problem : null);
   }), [id, round]);
 
   // A job that was sent round again writes again: follow from where it stopped.

@@ -1,7 +1,7 @@
 // Owns what a page shows instead of or beside its content: a problem, nothing yet, loading, a command to copy.
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { ApiError } from '../api';
+import { ApiError, isAway } from '../api';
 import type { Resource } from '../resource';
 import { Icon } from './icons';
 
@@ -55,7 +55,7 @@ export function Loaded<T>({ of, children }: { of: Resource<T>; children: (data: 
   const error = of.error.value;
   return (
     <>
-      {error != null && <div class="gap-under"><Problem error={error} /></div>}
+      {error != null && !(data !== null && isAway(error)) && <div class="gap-under"><Problem error={error} /></div>}
       {data !== null ? children(data) : error == null ? <p class="loading" role="status">Loading…</p> : null}
     </>
   );
