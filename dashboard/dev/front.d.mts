@@ -1,0 +1,1 @@
+export function startFront(hub: string, dist: string, port: number): Promise<{ url: string; stop: () => void }>;
