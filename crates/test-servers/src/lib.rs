@@ -6,11 +6,13 @@
 //!   gone some seconds after the last process that used it, however that ended.
 //! - **Private** ([`Postgres::settings`], [`Redis::settings`]): a server of one's own, to kill, freeze and
 //!   start again. It ends with the test, also when the test is killed.
+//! - [`Counter`]: stands between a client and a server and counts round trips.
 //! - [`Proxy`]: stands between a client and a server and loses requests or replies.
 //!
 //! All calls block. A server that cannot be started is an error with one line that names the package it
 //! comes in. For tests and benchmarks only; nothing that runcue ships depends on it.
 
+mod counter;
 mod keeper;
 mod place;
 mod postgres;
@@ -19,6 +21,7 @@ mod redis;
 mod shared;
 mod trouble;
 
+pub use counter::Counter;
 pub use postgres::{Database, Postgres, PostgresSettings};
 pub use proxy::{Fault, Proxy};
 pub use redis::{Prefix, Redis, RedisSettings};

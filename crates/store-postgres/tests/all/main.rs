@@ -7,8 +7,10 @@ mod clocks;
 mod failures;
 mod faults;
 mod inbox;
+mod kept_turns;
 mod load;
 mod pinned;
+mod round_trips;
 
 use std::sync::{Arc, Mutex};
 

@@ -5,8 +5,10 @@
 
 mod clocks;
 mod crashes;
+mod kept_turns;
 mod lost_replies;
 mod refusals;
+mod round_trips;
 mod turns;
 
 use std::sync::{Arc, Mutex};
