@@ -104,13 +104,20 @@ impl Hub {
     /// Opens a hub on a store and starts what runs beside the requests: taking back jobs of silent workers,
     /// firing schedules, applying retention, and reading events.
     pub async fn open(store: Arc<dyn Store>, config: HubConfig) -> Result<Self, HubError> {
+        let clock = SystemClock::default();
+        // While this hub was away its workers could not be heard: they have the length of a lease to come back
+        // before anything is taken from them.
+        let counts = store.stats(clock.now()).await?.counts;
+        let held = counts.leased + counts.running > 0;
+        let reap_after = if held { config.lease } else { Duration::ZERO };
         let cue = Cue::builder_on(Arc::clone(&store))
             .worker_name("hub")
             .slots(0)
             .lease(config.lease)
             .heartbeat(config.lease / 4)
             .reap_every(config.reap_every)
-            .clock(SystemClock::default())
+            .reap_after(reap_after)
+            .clock(clock)
             .build()
             .await?;
         cue.start();

@@ -23,6 +23,8 @@ pub mod serve;
 pub mod services;
 pub mod show;
 pub mod status;
+pub mod up;
 pub mod watch;
 pub mod why;
 pub mod work;
+pub mod worker;
