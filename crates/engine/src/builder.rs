@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::ids::{IdSource, RandomIds};
 use crate::reap;
 use crate::shared::{Settings, Shared};
+use crate::start_within::StartWithin;
 use crate::task::{Handler, Task};
 
 /// Sets up a [`Cue`].
@@ -131,8 +132,9 @@ impl CueBuilder {
         self
     }
 
-    /// How long after its claim a job of a rated service may start (25 ms). The job counts from the end of
-    /// that span, so a shorter one uses a rate more fully and hands back more on a slow machine.
+    /// How long after its claim a job of a rated service may start, at the least (25 ms). The job counts from
+    /// the end of that span. The engine makes it longer by itself where claims are answered later than that, up
+    /// to half a lease.
     pub fn start_within(mut self, span: Duration) -> Self {
         self.settings.start_within = span;
         self
@@ -292,6 +294,7 @@ impl CueBuilder {
             ids,
             worker,
             registered: AtomicBool::new(false),
+            start_within: StartWithin::new(self.settings.start_within, self.settings.lease / 2),
             settings: self.settings,
             tasks: Default::default(),
             known: Default::default(),

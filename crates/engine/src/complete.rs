@@ -144,7 +144,9 @@ fn tell(shared: &Shared, ended: &Ended, answer: &Finished) {
                 tracing::warn!(service = %name, retry_after = ?retry_after, "service_rate_limited");
             }
         }
-        Outcome::HandBack => tracing::info!(work_unit_id = %running.id(), "work_handed_back"),
+        Outcome::HandBack | Outcome::Unstarted => {
+            tracing::info!(work_unit_id = %running.id(), "work_handed_back")
+        }
         Outcome::Stopped => tracing::info!(work_unit_id = %running.id(), "work_cancelled"),
     }
 }

@@ -423,7 +423,7 @@ impl Tables for SqliteTables {
     }
 
     fn note_usage(&mut self, rows: &[UsageRow]) -> Result<()> {
-        type Used<'a> = (&'a str, Option<&'a str>, u64);
+        type Used<'a> = (&'a str, Option<&'a str>, i64);
         let mut runs: BTreeMap<Timestamp, Vec<Used<'_>>> = BTreeMap::new();
         for row in rows {
             let key = row.key.as_ref().map(runcue_core::Key::as_str);
@@ -462,6 +462,10 @@ impl Tables for SqliteTables {
         let newest = self
             .row("SELECT max(last) FROM event", [], |row| row.get::<_, Option<i64>>(0))?
             .flatten();
+        if !dry_run {
+            // Kept as long as events are: there is no other word of them.
+            self.run("DELETE FROM refused WHERE at < ?1", [before.as_micros()])?;
+        }
         let Some(newest) = newest else { return Ok(0) };
         // Rows are whole transactions; only those that are out of date as a whole go.
         let values = [before.as_micros(), newest.saturating_sub(signed(keep))];
@@ -488,8 +492,8 @@ impl Tables for SqliteTables {
         self.run(sql, [seq, limit_of(LOG_BYTES)]).map(drop)
     }
 
-    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
-        self.read_inbox(limit)
+    fn inbox(&mut self, after: u64, limit: usize) -> Result<Vec<InboxRow>> {
+        self.read_inbox(after, limit)
     }
 
     fn clear_inbox(&mut self, n: u64, refused: Option<&str>) -> Result<()> {

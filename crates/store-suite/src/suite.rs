@@ -47,6 +47,7 @@ macro_rules! contract_suite {
         $crate::topic!($maker, service_limits: slots_change_while_running a_lowered_rate_counts_what_was_used_before a_new_rate_counts_what_was_used_before new_limits_per_key_count_what_runs a_paused_service_lets_nothing_through a_job_that_can_never_fit_any_more_does_not_keep_the_rest_waiting a_job_that_can_never_fit_hides_nothing_from_a_filtered_claim any_number_of_jobs_that_can_never_fit_hide_nothing retry_after_holds_the_service_and_keeps_the_attempt retry_after_of_one_service_leaves_the_other_free retry_after_of_a_job_without_services_delays_the_job a_retry_after_of_more_than_a_day_still_holds_the_service);
         $crate::topic!($maker, services: slots_are_never_exceeded_and_come_back every_window_of_every_rate_holds a_window_ends_exactly a_start_within_a_span_is_counted_at_its_end costs_are_counted_in_units a_costly_job_is_not_starved_by_cheap_ones a_costly_job_is_not_starved_when_its_group_has_other_work nothing_is_kept_for_a_job_whose_turn_has_not_come services_are_taken_all_or_none a_full_service_does_not_hold_others_up each_key_has_its_own_slots each_key_has_its_own_rates a_key_is_looked_at_again_when_its_next_job_changes a_service_named_twice_is_used_once);
         $crate::topic!($maker, submit: a_batch_is_accepted_in_its_order one_bad_job_refuses_the_whole_batch bounds_are_checked references_inside_a_batch_go_in_any_order a_cycle_is_refused_and_named an_unknown_prerequisite_is_refused an_unknown_service_is_refused a_job_that_never_fits_is_refused an_id_twice_in_a_batch_is_refused the_same_batch_again_changes_nothing a_batch_may_add_to_known_jobs ten_thousand_jobs_go_in_at_once a_job_is_kept_as_it_was_submitted);
+        $crate::topic!($maker, unstarted: places_that_were_never_used_are_given_back places_in_the_windows_of_a_key_are_given_back a_job_that_began_keeps_its_places a_former_holder_gives_no_place_back a_heartbeat_before_it_does_not_matter windows_hold_and_are_full_with_starts_given_back);
         $crate::topic!($maker, why: a_job_that_does_not_wait prerequisites not_yet paused a_service_without_room no_worker behind_others);
     };
 }
@@ -64,6 +65,7 @@ macro_rules! durable_suite {
             $crate::topic!($maker, retention: the_other_handle_notices_what_was_pruned);
             $crate::topic!($maker, schedules: schedules_survive_a_restart two_handles_fire_each_tick_once concurrent_fires_submit_each_tick_once_through_restarts a_change_reaches_the_other_handle);
             $crate::topic!($maker, service_limits: windows_survive_a_restart slots_in_use_survive_a_restart a_hold_survives_a_restart two_handles_share_all_limits);
+            $crate::topic!($maker, unstarted: places_given_back_are_known_to_all);
         }
     };
 }

@@ -47,7 +47,7 @@ pub struct ServiceRow {
     pub held_until: Timestamp,
 }
 
-/// Units of a service used at an instant.
+/// Units of a service used at an instant; fewer than none, if they were noted before and never used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsageRow {
     /// The service.
@@ -57,7 +57,7 @@ pub struct UsageRow {
     /// When.
     pub at: Timestamp,
     /// How many.
-    pub units: u64,
+    pub units: i64,
 }
 
 /// The numbers a store counts on with.
@@ -247,9 +247,9 @@ pub trait Tables {
     /// Keeps output; no more than a bound per job.
     fn append_log(&mut self, seq: Seq, chunk: &LogChunk) -> Result<()>;
 
-    /// Jobs that were put down beside the queue, oldest first.
-    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
-        let _ = limit;
+    /// Jobs that were put down beside the queue, after a number, oldest first.
+    fn inbox(&mut self, after: u64, limit: usize) -> Result<Vec<InboxRow>> {
+        let _ = (after, limit);
         Ok(Vec::new())
     }
     /// A row of the inbox was admitted and goes, or was refused and is kept apart with the reason.

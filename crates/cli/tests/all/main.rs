@@ -22,4 +22,6 @@ mod sandbox;
 mod schedules;
 mod stores;
 mod trouble;
+#[cfg(all(target_os = "linux", feature = "postgres", feature = "redis"))]
+mod weather;
 mod work;

@@ -215,7 +215,7 @@ fn usage(view: View<'_>, from: u64, after: Timestamp) -> heed::Result<Vec<UsageR
             continue;
         }
         let body = bytes.get(16..).unwrap_or_default();
-        let run: Vec<(ServiceName, Option<Key>, u64)> = rows::parsed("usage", body)?;
+        let run: Vec<(ServiceName, Option<Key>, i64)> = rows::parsed("usage", body)?;
         let row = |(service, key, units)| UsageRow { service, key, at, units };
         found.extend(run.into_iter().map(row));
     }

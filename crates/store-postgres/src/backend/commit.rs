@@ -471,7 +471,7 @@ impl Rest {
     }
 
     fn add_usage(&mut self, writes: &WriteSet) {
-        type Used<'a> = (&'a str, Option<&'a str>, u64);
+        type Used<'a> = (&'a str, Option<&'a str>, i64);
         let mut runs: std::collections::BTreeMap<Timestamp, Vec<Used<'_>>> = Default::default();
         for row in &writes.usage {
             let key = row.key.as_ref().map(Key::as_str);

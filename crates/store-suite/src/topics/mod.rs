@@ -25,4 +25,5 @@ pub mod schedules;
 pub mod service_limits;
 pub mod services;
 pub mod submit;
+pub mod unstarted;
 pub mod why;

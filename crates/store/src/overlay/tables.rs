@@ -502,8 +502,8 @@ impl<B: Backend> Tables for Overlay<B> {
         Ok(())
     }
 
-    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
-        self.backend.inbox(limit)
+    fn inbox(&mut self, after: u64, limit: usize) -> Result<Vec<InboxRow>> {
+        self.backend.inbox(after, limit)
     }
 
     fn clear_inbox(&mut self, n: u64, refused: Option<&str>) -> Result<()> {
