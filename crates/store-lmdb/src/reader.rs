@@ -185,6 +185,25 @@ pub fn logs(view: View<'_>, id: JobId, after: u64) -> heed::Result<Vec<LogChunk>
     Ok(found)
 }
 
+/// The ids from one to another, in their order.
+pub fn ids_between(
+    view: View<'_>,
+    first: JobId,
+    last: JobId,
+    limit: usize,
+) -> heed::Result<Vec<JobId>> {
+    let mut found = Vec::new();
+    for entry in view.from(Table::Id, &first.as_u128().to_be_bytes())?.take(limit) {
+        let bits = <[u8; 16]>::try_from(entry?.0).map_err(|_| unreadable("id", "not 16 bytes"))?;
+        let id = JobId::from_u128(u128::from_be_bytes(bits));
+        if id > last {
+            break;
+        }
+        found.push(id);
+    }
+    Ok(found)
+}
+
 /// The jobs on the other end of a job's ties.
 pub fn ties(view: View<'_>, table: Table, seq: Seq) -> heed::Result<Vec<Seq>> {
     let other = |entry: heed::Result<(&[u8], &[u8])>| {

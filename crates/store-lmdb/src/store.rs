@@ -205,6 +205,10 @@ impl Store for LmdbStore {
         self.ask(move |view| reader::list(view, &request)).await
     }
 
+    async fn ids_between(&self, first: JobId, last: JobId, limit: usize) -> Result<Vec<JobId>> {
+        self.ask(move |view| reader::ids_between(view, first, last, limit)).await
+    }
+
     async fn stats(&self, now: Timestamp) -> Result<Stats> {
         self.writer.call(now, |machine| machine.stats()).await
     }

@@ -245,6 +245,10 @@ impl Store for SqliteStore {
         self.ask(move |connection| reader::list(connection, &request)).await
     }
 
+    async fn ids_between(&self, first: JobId, last: JobId, limit: usize) -> Result<Vec<JobId>> {
+        self.ask(move |connection| reader::ids_between(connection, first, last, limit)).await
+    }
+
     async fn stats(&self, now: Timestamp) -> Result<Stats> {
         let count = move |machine: &mut Machine<SqliteTables>| {
             machine.admit(now)?;

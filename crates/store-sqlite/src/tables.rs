@@ -13,9 +13,9 @@ use runcue_core::{
     Event, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq, State, StateWord,
     TaskSpec, Timestamp, WorkerId,
 };
+use runcue_store::event_run::EventRun;
 use runcue_store::tables::{
     Changes, Counters, Due, EVENTS_PER_ROW, InboxRow, LOG_BYTES, ServiceRow, Tables, UsageRow,
-    event_run,
 };
 use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, ScheduleInfo, StoreError, WorkerSpec};
 use std::cell::RefCell;
@@ -25,6 +25,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use crate::failure::explain;
 use crate::rows::{blob, signed, text, unsigned};
+use crate::specs::Specs;
 use crate::tables::pending::Pending;
 
 /// The writing connection and what it remembers between transactions.
@@ -37,6 +38,8 @@ pub struct SqliteTables {
     usage_seen: i64,
     /// Changes of jobs that are written together, before anything else is asked or written.
     pending: RefCell<Pending>,
+    /// The text of the latest spec that was read or written.
+    specs: RefCell<Specs>,
     /// Places of claimed jobs that are still there, by lane.
     left: RefCell<Map<i64, usize>>,
     /// There may be jobs in the inbox that this transaction has not looked at.
@@ -51,6 +54,7 @@ impl SqliteTables {
             stamp: 0,
             usage_seen: 0,
             pending: RefCell::default(),
+            specs: RefCell::default(),
             left: RefCell::default(),
             inbox_waits: false,
         }
@@ -451,9 +455,11 @@ impl Tables for SqliteTables {
     fn append_events(&mut self, events: &[Event]) -> Result<()> {
         for run in events.chunks(EVENTS_PER_ROW) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            let body = event_run(run, last.at);
-            let sql = "INSERT INTO event (last, first, at, body) VALUES (?1, ?2, ?3, ?4)";
-            self.run(sql, params![signed(last.seq), signed(first.seq), last.at.as_micros(), body])?;
+            let (seqs, at) = ((signed(first.seq), signed(last.seq)), last.at.as_micros());
+            let EventRun { shared, each } = EventRun::write(run, last.at);
+            let sql =
+                "INSERT INTO event (last, first, at, shared, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+            self.run(sql, params![seqs.1, seqs.0, at, shared, each])?;
         }
         Ok(())
     }

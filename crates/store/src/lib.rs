@@ -12,6 +12,7 @@
 //! - events are numbered in the order of the changes they tell of.
 
 pub mod error;
+pub mod event_run;
 pub mod machine;
 pub mod memory;
 pub mod moving;
@@ -20,6 +21,7 @@ pub mod presence;
 mod projects;
 pub mod reply;
 pub mod request;
+pub mod stage;
 pub mod tables;
 pub mod watcher;
 pub mod writer;
@@ -148,6 +150,24 @@ pub trait Store: Send + Sync + 'static {
 
     /// Jobs by filter, newest first, page by page.
     async fn list(&self, request: ListRequest) -> Result<Page<Job>>;
+
+    /// The ids from one to another, both included, in their order, at most so many. A store that keeps ids in
+    /// order looks them up; this looks at every job.
+    async fn ids_between(&self, first: JobId, last: JobId, limit: usize) -> Result<Vec<JobId>> {
+        let (mut found, mut before) = (Vec::new(), None);
+        loop {
+            let page = self.list(ListRequest { before, limit: 1_000, ..ListRequest::default() });
+            let page = page.await?;
+            let ids = page.rows.iter().map(Job::id);
+            found.extend(ids.filter(|id| (first..=last).contains(id)));
+            before = page.next;
+            if before.is_none() {
+                found.sort_unstable();
+                found.truncate(limit);
+                return Ok(found);
+            }
+        }
+    }
 
     /// Counts of everything, without looking at every job. Jobs that applications have put down beside the
     /// queue are admitted first.

@@ -1,10 +1,11 @@
 //! What the board is built from: groups, queues, services, lanes, uses and held jobs.
 
 use super::*;
-use crate::rows::{READY, Row};
+use crate::rows::Row;
 use runcue_core::breaker::Breaker;
 use runcue_core::{GroupName, Key, ServiceName, ServiceSpec, Token};
 use runcue_store::Counts;
+use runcue_store::stage::READY;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 

@@ -144,7 +144,7 @@ impl<T: Tables> Machine<T> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let news = std::mem::take(&mut self.news);
+        let mut news = std::mem::take(&mut self.news);
         for name in &news.groups {
             if let Some(group) = self.groups.get_mut(name) {
                 group.turn = self.board.turn(name.as_ref());
@@ -176,6 +176,9 @@ impl<T: Tables> Machine<T> {
         }
         if !news.events.is_empty() {
             self.tables.append_events(&news.events)?;
+            // The next transaction tends to have as many: it takes over their room.
+            news.events.clear();
+            self.news.events = news.events;
         }
         self.news.any = news.any;
         Ok(())
