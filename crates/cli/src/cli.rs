@@ -139,6 +139,8 @@ verbs! {
     Up => up,
     /// Serve the queue over HTTP, with a dashboard
     Serve => serve,
+    /// Make, list and revoke the tokens of hubs
+    Token => token,
     /// Take jobs from a hub and run them on this machine
     Worker => worker,
     /// Copy a queue to another store and verify the copy; again, it goes on where it stopped

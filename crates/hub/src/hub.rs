@@ -21,6 +21,7 @@ use crate::names::Names;
 use crate::routes;
 use crate::series::Series;
 use crate::tail::Tail;
+use crate::tokens;
 
 /// How often the depth of the queue is looked at for the charts.
 const SAMPLE: Duration = Duration::from_secs(2);
@@ -71,6 +72,12 @@ struct Tasks {
 impl Shared {
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Reads the tokens that are kept with the queue.
+    pub(crate) async fn learn_tokens(&self) -> Result<(), StoreError> {
+        self.access.set_kept(tokens::list(&*self.store).await?);
+        Ok(())
     }
 
     pub(crate) fn new_id(&self) -> runcue_core::JobId {
@@ -138,6 +145,7 @@ impl Hub {
             tasks: Mutex::default(),
             end: CancellationToken::new(),
         });
+        shared.learn_tokens().await?;
         let parts = start(&shared);
         Ok(Self { shared, parts })
     }
@@ -186,13 +194,28 @@ fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
     let desk = Arc::clone(shared);
     let tail = Arc::clone(shared);
     let depth = Arc::clone(shared);
+    let kept = Arc::clone(shared);
     vec![
         tokio::spawn(async move { desk.desk.run(desk.end.clone()).await }),
         tokio::spawn(async move {
             tail.tail.run(&tail.names, &tail.series, tail.end.clone()).await;
         }),
         tokio::spawn(async move { sample(&depth).await }),
+        tokio::spawn(async move { follow_tokens(&kept).await }),
     ]
+}
+
+/// A token that was made or taken back anywhere counts here within a second.
+async fn follow_tokens(shared: &Shared) {
+    loop {
+        tokio::select! {
+            () = shared.end.cancelled() => return,
+            () = tokio::time::sleep(LEARN) => {}
+        }
+        if let Err(error) = shared.learn_tokens().await {
+            tracing::debug!(%error, "tokens could not be read; those that are known stay");
+        }
+    }
 }
 
 async fn sample(shared: &Shared) {

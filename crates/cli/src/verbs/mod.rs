@@ -23,6 +23,7 @@ pub mod serve;
 pub mod services;
 pub mod show;
 pub mod status;
+pub mod token;
 pub mod up;
 pub mod watch;
 pub mod why;

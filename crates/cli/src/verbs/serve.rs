@@ -119,10 +119,11 @@ pub async fn open(args: Args, app: &App) -> Result<Served, Trouble> {
     let loopback = listen.ip().is_loopback();
     let queue = app.address_or(sqlite_path().as_deref())?;
     let store = app.open(&queue, crate::store::Access::Create)?;
-    if !loopback && tokens.is_empty() {
+    let kept = runcue_hub::tokens::list(&*store).await?;
+    if !loopback && tokens.is_empty() && kept.is_empty() {
         let why = format!("{listen} can be reached from elsewhere and there is no token");
         return Err(Trouble::failed(why)
-            .help("set RUNCUE_TOKEN to a long random text, or listen on 127.0.0.1"));
+            .help("make one with `runcue token create NAME`, set RUNCUE_TOKEN to a long random text, or listen on 127.0.0.1"));
     }
     let listener = tokio::net::TcpListener::bind(listen).await.map_err(|error| {
         Trouble::failed(format!("{listen} cannot be listened on: {error}"))

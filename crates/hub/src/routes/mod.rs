@@ -13,6 +13,7 @@ mod logs;
 mod report;
 mod status;
 mod submit;
+mod tokens;
 mod workers;
 
 use std::sync::Arc;
@@ -103,6 +104,8 @@ fn administering() -> Routes {
         .route("/api/jobs/retry", post(actions::retry_many))
         .route("/api/quarantine/replay", post(actions::replay))
         .route("/api/groups/{name}/{action}", post(actions::group))
+        .route("/api/tokens", get(tokens::list).post(tokens::create))
+        .route("/api/tokens/{name}", delete(tokens::revoke))
         .route("/api/queues/{name}", put(definitions::put_queue))
         .route(
             "/api/services/{name}",

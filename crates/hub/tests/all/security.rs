@@ -128,3 +128,24 @@ async fn every_answer_tells_the_browser_to_be_careful() {
     assert_eq!(answer.headers["x-frame-options"], "DENY");
     assert_eq!(answer.headers["cache-control"], "no-store");
 }
+
+#[tokio::test]
+async fn tokens_are_made_shown_once_listed_without_their_secret_and_refused_once_revoked() {
+    let hub = guarded().await;
+    let admin = hub.as_token("admin-secret");
+    let made = admin.post("/api/tokens", json!({"name": "ci", "role": "submit"})).await;
+    assert_eq!(made.status, 201);
+    let secret = made.body["token"].as_str().unwrap().to_owned();
+    let again = admin.post("/api/tokens", json!({"name": "ci", "role": "read"})).await;
+    assert_eq!(again.code(), "conflict");
+    let ci = hub.as_token(&secret);
+    assert_eq!(ci.post("/api/jobs", json!({"type": "a"})).await.status, 201);
+    assert_eq!(ci.post("/api/tokens", json!({"name": "x", "role": "admin"})).await.status, 403);
+    let listed = admin.get("/api/tokens").await.body.to_string();
+    assert!(listed.contains("\"ci\"") && !listed.contains(&secret) && !listed.contains("secret"));
+    let kept = hub.store.records("token").await.unwrap();
+    assert!(!format!("{kept:?}").contains(&secret), "only its hash is kept");
+    assert_eq!(admin.delete("/api/tokens/ci").await.status, 204);
+    assert_eq!(ci.get("/api/jobs").await.status, 401);
+    assert_eq!(admin.delete("/api/tokens/ci").await.status, 404);
+}

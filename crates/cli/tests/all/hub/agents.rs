@@ -173,3 +173,18 @@ fn a_hub_that_can_be_reached_from_elsewhere_wants_a_token() {
     let bad = sandbox.run(&["serve", "--listen", "nowhere"]).refused(2);
     assert!(bad.contains("127.0.0.1:3000"), "{bad}");
 }
+
+#[test]
+fn a_token_made_on_the_command_line_is_known_to_a_running_hub_until_it_is_revoked() {
+    let scene = Scene::new(&[]);
+    assert_eq!(scene.get("/api/jobs").0, 200, "nobody needs a token while there is none");
+    let made = scene.sandbox.run(&["token", "create", "boss", "--json"]).json();
+    assert_eq!(made["role"], "admin");
+    scene.until("the closed door", |scene| scene.get("/api/jobs").0 == 401);
+    let listed = scene.sandbox.run(&["token", "list", "--json"]).json();
+    assert_eq!(listed["tokens"][0]["name"], "boss");
+    scene.sandbox.run(&["token", "revoke", "boss"]).ok();
+    scene.until("the open door", |scene| scene.get("/api/jobs").0 == 200);
+    let refused = scene.sandbox.run(&["token", "revoke", "boss"]).refused(1);
+    assert!(refused.contains("token list"), "{refused}");
+}
