@@ -17,7 +17,7 @@ struct Program {
     used_for: &'static str,
 }
 
-const PROGRAMS: [Program; 9] = [
+const PROGRAMS: [Program; 13] = [
     Program { name: "cc", package: "build-essential", used_for: "building SQLite" },
     Program {
         name: "sqlite3",
@@ -45,6 +45,14 @@ const PROGRAMS: [Program; 9] = [
         name: "openssl",
         package: "openssl",
         used_for: "tests of encrypted connections, which make certificates of their own",
+    },
+    Program { name: "curl", package: "curl", used_for: "the example of a worker in bash" },
+    Program { name: "jq", package: "jq", used_for: "the example of a worker in bash" },
+    Program { name: "npm", package: "npm", used_for: "building and testing the dashboard" },
+    Program {
+        name: "chromium",
+        package: "chromium",
+        used_for: "tests of the dashboard in a browser",
     },
     Program {
         name: "flock",

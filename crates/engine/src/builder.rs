@@ -55,6 +55,7 @@ impl CueBuilder {
                 lease: Duration::from_secs(30),
                 heartbeat: Duration::from_secs(10),
                 reap_every: Duration::from_secs(5),
+                reap_after: Duration::ZERO,
                 prune_every: Duration::from_secs(600),
                 status_every: Duration::from_secs(5),
                 poll: Duration::from_secs(1),
@@ -103,6 +104,13 @@ impl CueBuilder {
     /// How often lapsed leases are looked for (5 s).
     pub fn reap_every(mut self, every: Duration) -> Self {
         self.settings.reap_every = every;
+        self
+    }
+
+    /// How long after the start lapsed leases are first looked for (at once). Whoever was away, and so was the one
+    /// that workers report to, gives them time to be heard again.
+    pub fn reap_after(mut self, span: Duration) -> Self {
+        self.settings.reap_after = span;
         self
     }
 

@@ -33,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     pub(crate) heartbeat: Duration,
     pub(crate) reap_every: Duration,
+    pub(crate) reap_after: Duration,
     pub(crate) prune_every: Duration,
     pub(crate) status_every: Duration,
     pub(crate) poll: Duration,

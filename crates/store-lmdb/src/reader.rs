@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use runcue_core::{Event, Job, JobFilter, JobId, Seq, StateWord, TaskSpec, Timestamp, WorkerId};
-use runcue_store::{ListRequest, LogChunk, LogStream, Page, ScheduleInfo, WorkerInfo, WorkerSpec};
+use runcue_core::{Event, Job, JobFilter, JobId, Json, Seq, StateWord, TaskSpec, Timestamp, WorkerId};
+use runcue_store::{ListRequest, LogChunk, LogStream, Page, Record, ScheduleInfo, WorkerInfo, WorkerSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::unreadable;
@@ -81,6 +81,17 @@ pub fn wanted(
     let seq = keys::number_at(key, 0).ok_or_else(|| unreadable("job", "its key is cut off"))?;
     let job = rows::whole(view, Seq(seq), &row)?;
     Ok(Some(job).filter(|job| filter.matches(job)))
+}
+
+/// Every record of a kind, by name.
+pub fn records(view: View<'_>, kind: &str) -> heed::Result<Vec<Record>> {
+    let mut found = Vec::new();
+    for entry in view.prefix(Table::Record, Record::keys_of(kind).as_bytes())? {
+        let (key, value) = entry?;
+        let value = Json::trusted(String::from_utf8_lossy(value).into_owned());
+        found.extend(Record::of(&String::from_utf8_lossy(key), value));
+    }
+    Ok(found)
 }
 
 /// Every task definition.

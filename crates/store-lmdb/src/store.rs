@@ -14,7 +14,7 @@ use runcue_store::watcher::{Glance, Watcher};
 use runcue_store::writer::Writer;
 use runcue_store::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Result, Retention,
+    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Record, Result, Retention,
     ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
     WorkerSpec,
 };
@@ -137,6 +137,15 @@ impl Store for LmdbStore {
 
     async fn upsert_services(&self, now: Timestamp, services: Vec<ServiceSpec>) -> Result<()> {
         self.writer.call(now, move |machine| machine.upsert_services(now, services)).await
+    }
+
+    async fn put_records(&self, now: Timestamp, records: Vec<Record>) -> Result<()> {
+        self.writer.call(now, move |machine| machine.put_records(&records)).await
+    }
+
+    async fn records(&self, kind: &str) -> Result<Vec<Record>> {
+        let kind = kind.to_owned();
+        self.ask(move |view| reader::records(view, &kind)).await
     }
 
     async fn upsert_tasks(&self, now: Timestamp, tasks: Vec<TaskSpec>) -> Result<()> {

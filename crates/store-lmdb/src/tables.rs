@@ -15,7 +15,7 @@ use runcue_core::{
 use runcue_store::tables::{
     Changes, Counters, Due, EVENTS_PER_ROW, LOG_BYTES, ServiceRow, Tables, UsageRow, event_run,
 };
-use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, ScheduleInfo, WorkerSpec};
+use runcue_store::{GroupInfo, LogChunk, QueueInfo, Record, Result, ScheduleInfo, WorkerSpec};
 use serde::Serialize;
 
 use crate::connection::{Environment, Inside};
@@ -383,6 +383,14 @@ impl Tables for LmdbTables {
     fn put_service(&mut self, service: &ServiceRow) -> Result<()> {
         let stored = (&service.spec, &service.breaker, service.held_until);
         self.put_stamped(Table::Service, service.spec.name.as_str().as_bytes(), &stored)
+    }
+
+    fn put_record(&mut self, record: &Record) -> Result<()> {
+        let key = record.key();
+        match &record.value {
+            Some(value) => self.put(Table::Record, key.as_bytes(), value.as_str().as_bytes()),
+            None => self.remove(Table::Record, key.as_bytes()).map(drop),
+        }
     }
 
     fn put_task(&mut self, task: &TaskSpec) -> Result<()> {

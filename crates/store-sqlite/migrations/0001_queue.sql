@@ -126,6 +126,12 @@ CREATE TABLE usage_run (
     body TEXT    NOT NULL
 ) STRICT;
 
+-- what fronts keep with the queue, such as tokens; the key is the kind, a line break, the name
+CREATE TABLE record (
+    key  TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE task (
     name TEXT PRIMARY KEY,
     spec TEXT NOT NULL

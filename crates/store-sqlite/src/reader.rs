@@ -2,11 +2,11 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use runcue_core::{Event, Job, JobFilter, JobId, StateWord, TaskSpec, Timestamp, Token};
+use runcue_core::{Event, Job, JobFilter, JobId, Json, StateWord, TaskSpec, Timestamp, Token};
 use runcue_store::event_run::read_event_run;
 use runcue_store::stage::stages;
 use runcue_store::{
-    ListRequest, LogChunk, Page, Refused, Result, ScheduleInfo, StoreError, WorkerInfo,
+    ListRequest, LogChunk, Page, Record, Refused, Result, ScheduleInfo, StoreError, WorkerInfo,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
@@ -165,6 +165,18 @@ pub fn list(connection: &Connection, request: &ListRequest) -> rusqlite::Result<
     found.truncate(request.limit);
     let next = found.last().map(|job| job.seq).filter(|_| more);
     Ok(Page { rows: found, next })
+}
+
+/// Every record of a kind, by name.
+pub fn records(connection: &Connection, kind: &str) -> rusqlite::Result<Vec<Record>> {
+    let first = Record::keys_of(kind);
+    let sql = "SELECT key, body FROM record WHERE key >= ?1 AND substr(key, 1, length(?1)) = ?1 ORDER BY key";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map([&first], |row| {
+        let value = Json::trusted(row.get_ref(1)?.as_str()?);
+        Ok(Record::of(row.get_ref(0)?.as_str()?, value))
+    })?;
+    rows.filter_map(Result::transpose).collect()
 }
 
 /// Every task definition.

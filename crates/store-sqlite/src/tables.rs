@@ -17,7 +17,7 @@ use runcue_store::event_run::EventRun;
 use runcue_store::tables::{
     Changes, Counters, Due, EVENTS_PER_ROW, InboxRow, LOG_BYTES, ServiceRow, Tables, UsageRow,
 };
-use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, ScheduleInfo, StoreError, WorkerSpec};
+use runcue_store::{GroupInfo, LogChunk, QueueInfo, Record, Result, ScheduleInfo, StoreError, WorkerSpec};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -366,6 +366,18 @@ impl Tables for SqliteTables {
 
     fn put_service(&mut self, service: &ServiceRow) -> Result<()> {
         self.write_service(service)
+    }
+
+    fn put_record(&mut self, record: &Record) -> Result<()> {
+        let key = record.key();
+        match &record.value {
+            Some(value) => self.run(
+                "INSERT OR REPLACE INTO record (key, body) VALUES (?1, ?2)",
+                [key.as_str(), value.as_str()],
+            ),
+            None => self.run("DELETE FROM record WHERE key = ?1", [key.as_str()]),
+        }
+        .map(drop)
     }
 
     fn put_task(&mut self, task: &TaskSpec) -> Result<()> {

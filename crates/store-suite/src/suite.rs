@@ -40,6 +40,7 @@ macro_rules! contract_suite {
         $crate::topic!($maker, progress: the_latest_report_is_kept_for_the_attempt a_report_of_a_lost_lease_is_not_kept);
         $crate::topic!($maker, queries: jobs_by_id_come_in_the_order_asked ids_between_two_are_found_in_their_order jobs_are_listed_by_filter_newest_first pages_hold_while_jobs_come_in counts_equal_a_recount ready_and_claimed_jobs_are_counted_by_project the_oldest_ready_job_is_known services_are_listed_with_their_use task_definitions_are_kept workers_are_known_while_they_are_there what_changes_nothing_is_no_news);
         $crate::topic!($maker, queues: a_full_queue_refuses a_repeated_submission_needs_no_room a_blocking_queue_says_so the_oldest_are_dropped a_cap_can_be_changed a_paused_queue_hands_nothing_out a_nearly_full_queue_is_told_about_once queues_are_listed_with_their_depth);
+        $crate::topic!($maker, records: they_are_kept_by_kind_and_name_replaced_and_taken_away tasks_know_nothing_of_them);
         $crate::topic!($maker, retention: by_age_and_state by_count_the_oldest_go a_dry_run_counts_thousands_rightly live_jobs_are_never_pruned dependents_of_pruned_prerequisites_go_on a_replayed_job_does_not_wait_for_what_was_pruned old_events_go_and_numbers_go_on use_is_kept_as_long_as_a_window_needs constraints_whose_jobs_were_pruned_come_back);
         $crate::topic!($maker, retry: delays_grow_as_the_policy_says jitter_spreads_the_delays the_last_attempt_quarantines a_permanent_error_fails_at_once retry_on_says_what_is_tried_again replay_keeps_counting_attempts only_jobs_that_ended_badly_are_replayed replay_revives_the_dependents_that_failed_with_it a_dependent_of_two_failures_fails_until_both_are_replayed);
         $crate::topic!($maker, rotation: two_groups_alternate_as_documented one_large_claim_takes_turns_as_many_small_ones three_groups_take_turns a_flood_does_not_delay_another_group a_stream_of_new_groups_does_not_starve_an_old_one a_group_that_was_away_has_no_turns_saved_up ungrouped_jobs_are_one_bucket priority_does_not_reach_across_groups the_group_served_last_is_recorded a_group_without_room_keeps_its_place);
@@ -62,6 +63,7 @@ macro_rules! durable_suite {
 
             $crate::topic!($maker, breaker: it_survives_a_restart);
             $crate::topic!($maker, durability: everything_acknowledged_is_there_after_a_restart work_goes_on_after_a_restart two_handles_see_each_other two_handles_take_turns_as_one changes_reach_the_other_handle a_dependent_is_freed_by_the_other_handle concurrent_claims_hand_each_job_out_once);
+            $crate::topic!($maker, records: they_survive_a_restart_and_others_see_them);
             $crate::topic!($maker, retention: the_other_handle_notices_what_was_pruned);
             $crate::topic!($maker, schedules: schedules_survive_a_restart two_handles_fire_each_tick_once concurrent_fires_submit_each_tick_once_through_restarts a_change_reaches_the_other_handle);
             $crate::topic!($maker, service_limits: windows_survive_a_restart slots_in_use_survive_a_restart a_hold_survives_a_restart two_handles_share_all_limits);

@@ -40,7 +40,7 @@ pub use memory::MemoryStore;
 pub use moving::{Definitions, Moved, MovedJob};
 pub use reply::{
     Candidate, Candidates, Claimed, Counts, Extended, Finished, Fired, Firing, GroupInfo, LeftOut,
-    LogChunk, LogStream, Page, Particulars, ProjectInfo, Pruned, QueueInfo, Reaped, Refused,
+    LogChunk, LogStream, Page, Particulars, ProjectInfo, Pruned, QueueInfo, Reaped, Record, Refused,
     ScheduleInfo, ServiceInfo, Stats, Submitted, WorkerInfo,
 };
 pub use request::{
@@ -109,6 +109,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Stores task definitions with the queue.
     async fn upsert_tasks(&self, now: Timestamp, tasks: Vec<TaskSpec>) -> Result<()>;
+
+    /// Keeps records of fronts, all or none; one without a value goes.
+    async fn put_records(&self, now: Timestamp, records: Vec<Record>) -> Result<()>;
+
+    /// Every record of a kind, by name.
+    async fn records(&self, kind: &str) -> Result<Vec<Record>>;
 
     /// Defines schedules, all or none. One whose expression, zone or pause has changed fires next at its
     /// next instant after now; any other change leaves its next firing as it is.

@@ -12,7 +12,7 @@ use runcue_core::{
 use runcue_core::map::Map;
 
 use crate::Result;
-use crate::reply::{GroupInfo, LogChunk, QueueInfo, ScheduleInfo};
+use crate::reply::{GroupInfo, LogChunk, QueueInfo, Record, ScheduleInfo};
 use crate::request::WorkerSpec;
 
 /// Output kept per job, in bytes. The oldest chunks go first; the latest one always stays.
@@ -212,6 +212,8 @@ pub trait Tables {
     fn put_queue(&mut self, queue: &QueueInfo) -> Result<()>;
     /// Writes a service.
     fn put_service(&mut self, service: &ServiceRow) -> Result<()>;
+    /// Writes a record of a front under its key, or deletes it.
+    fn put_record(&mut self, record: &Record) -> Result<()>;
     /// Writes a task definition.
     fn put_task(&mut self, task: &TaskSpec) -> Result<()>;
     /// Writes a worker instance.

@@ -25,7 +25,7 @@ use crate::stored_task::StoredTask;
 use crate::trouble::Trouble;
 use crate::words;
 
-pub use commands::{Commands, guard_main};
+pub use commands::{Commands, guard_main, start_guard};
 pub use interrupt::{Interrupt, Signal};
 pub use known_tasks::{follow_tasks, is_wanted, runnable};
 

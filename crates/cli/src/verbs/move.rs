@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use runcue::{Address, Kind};
 use runcue_core::{Job, JobFilter, JobId};
-use runcue_store::{Counts, ListRequest, LogChunk, Moved, MovedJob, Store};
+use runcue_store::{Counts, ListRequest, LogChunk, Moved, MovedJob, Store, Record};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
@@ -235,6 +235,10 @@ impl Move {
             if after.is_none() {
                 break;
             }
+        }
+        for kind in Record::KINDS {
+            let records = self.source.records(kind).await?;
+            self.target.put_records(clock::now(), records).await?;
         }
         // The turns of groups change with the jobs that come, so they are set once more at the end.
         self.target.take_over(clock::now(), Moved { definitions, ..Moved::default() }).await?;

@@ -11,6 +11,8 @@ mod examples;
 mod find;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod fleet;
+#[cfg(target_os = "linux")]
+mod hub;
 mod inbox;
 mod json;
 mod look;

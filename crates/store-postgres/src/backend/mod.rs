@@ -8,6 +8,8 @@ mod opening;
 mod questions;
 mod search;
 
+pub(crate) use commit::RECORD;
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 

@@ -18,6 +18,7 @@ pub mod logs;
 pub mod progress;
 pub mod queries;
 pub mod queues;
+pub mod records;
 pub mod retention;
 pub mod retry;
 pub mod rotation;
