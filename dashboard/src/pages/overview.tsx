@@ -2,7 +2,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import * as api from '../api';
-import { hubSays, now } from '../clock';
+import { now } from '../clock';
 import { brief, count, errorText, plural, shortId, span, words } from '../format';
 import { recent } from '../live';
 import { Chart } from '../parts/chart';
@@ -13,15 +13,11 @@ import { Empty, Loaded, Words } from '../parts/notices';
 import { Ago } from '../parts/time';
 import { anyWork, useResource } from '../resource';
 import { href } from '../router';
+import { status } from '../status';
 import type { HubEvent, Series, State, Status } from '../types';
 import { eventTone } from '../eventwords';
 
 export function OverviewPage(): JSX.Element {
-  const status = useResource('status', async (stop) => {
-    const answer = await api.status(stop);
-    hubSays(answer.at);
-    return answer;
-  }, { on: () => true, least: 1000, every: 10_000 });
   const series = useResource('series', api.series, { on: anyWork, least: 2500, every: 5000 });
   return (
     <>

@@ -5,6 +5,7 @@ import * as api from '../api';
 import { count, exact } from '../format';
 import { readJson } from '../newjob';
 import { PausedBadge } from '../parts/badges';
+import { Bounded } from '../parts/bounded';
 import { Dialog } from '../parts/dialog';
 import { Card, Field, Head } from '../parts/layout';
 import { Empty, Loaded } from '../parts/notices';
@@ -29,7 +30,7 @@ export function SchedulesPage(): JSX.Element {
         <Loaded of={schedules}>
           {(list) => list.length === 0
             ? <Empty title="No schedules yet" command="runcue schedule add nightly '0 3 * * *' -- ./backup.sh"><p>A schedule submits a job at the instants of a cron expression, in a time zone.</p></Empty>
-            : <ScheduleTable schedules={list} onRemove={setRemoving} onChanged={schedules.refresh} />}
+            : <Bounded items={list}>{(shown) => <ScheduleTable schedules={shown} onRemove={setRemoving} onChanged={schedules.refresh} />}</Bounded>}
         </Loaded>
       </Card>
       {making && <ScheduleDialog onClose={() => setMaking(false)} onDone={schedules.refresh} />}
