@@ -7,6 +7,7 @@
 
 mod arguments;
 mod cargo;
+mod dashboard;
 mod programs;
 mod test;
 mod tidy;

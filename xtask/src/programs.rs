@@ -17,7 +17,7 @@ struct Program {
     used_for: &'static str,
 }
 
-const PROGRAMS: [Program; 8] = [
+const PROGRAMS: [Program; 13] = [
     Program { name: "cc", package: "build-essential", used_for: "building SQLite" },
     Program {
         name: "sqlite3",
@@ -37,9 +37,22 @@ const PROGRAMS: [Program; 8] = [
         used_for: "tests of the Redis store, which start servers of their own",
     },
     Program {
+        name: "pgbouncer",
+        package: "pgbouncer",
+        used_for: "tests of the PostgreSQL store behind a pooler",
+    },
+    Program {
         name: "openssl",
         package: "openssl",
         used_for: "tests of encrypted connections, which make certificates of their own",
+    },
+    Program { name: "curl", package: "curl", used_for: "the example of a worker in bash" },
+    Program { name: "jq", package: "jq", used_for: "the example of a worker in bash" },
+    Program { name: "npm", package: "npm", used_for: "building and testing the dashboard" },
+    Program {
+        name: "chromium",
+        package: "chromium",
+        used_for: "tests of the dashboard in a browser",
     },
     Program {
         name: "flock",
@@ -49,7 +62,7 @@ const PROGRAMS: [Program; 8] = [
 ];
 
 /// Packages that come with a service of the same name.
-const SERVICES: [&str; 2] = ["postgresql", "redis-server"];
+const SERVICES: [&str; 3] = ["postgresql", "redis-server", "pgbouncer"];
 
 /// Parts of the toolchain: the subcommand, and the rustup component it comes in.
 const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")];
@@ -77,12 +90,13 @@ fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static Program> {
     PROGRAMS.iter().filter(|program| !is_there(program.name)).collect()
 }
 
-/// Whether a program is on the path, or where Debian keeps PostgreSQL's.
+/// Whether a program is on the path, or where Debian keeps servers: off the path of users who are not root.
 fn is_there(name: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let versions = Path::new("/usr/lib/postgresql").read_dir().into_iter().flatten().flatten();
-    let mut places =
-        env::split_paths(&path).chain(versions.map(|version| version.path().join("bin")));
+    let mut places = env::split_paths(&path)
+        .chain(versions.map(|version| version.path().join("bin")))
+        .chain(["/usr/sbin".into(), "/sbin".into()]);
     places.any(|directory| directory.join(name).is_file())
 }
 

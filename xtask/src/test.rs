@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::arguments::Wanted;
-use crate::{Trouble, cargo, programs, tidy};
+use crate::{Trouble, cargo, dashboard, programs, tidy};
 
 /// One step: a name and what is asked of cargo.
 struct Step {
@@ -95,6 +95,11 @@ pub fn run(root: &Path, wanted: &Wanted) -> Result<(), Trouble> {
         if done.is_err() {
             break;
         }
+    }
+    // A filter picks tests by their names in Rust; the dashboard's have none.
+    if done.is_ok() && wanted.filters.is_empty() {
+        let line = "npm: types, logic, and every page in Chromium";
+        done = summary.step("dashboard", line, || dashboard::test(root));
     }
     if done.is_ok() {
         done = summary.step("house rules", "cargo xtask tidy", || tidy(root));

@@ -12,7 +12,7 @@ use runcue_store_sqlite::Durability;
 
 use crate::floor::Floor;
 use crate::peers;
-use crate::stores::{Jobs, open, submit};
+use crate::stores::{Jobs, PARAMS, open, submit};
 use crate::table::Line;
 
 /// Handlers at once.
@@ -33,7 +33,7 @@ pub async fn drain(count: usize, with_peers: bool, lines: &mut Vec<Line>) -> Res
         for _ in 0..3 {
             let directory = tempfile::tempdir()?;
             let mut floor = Floor::open(&directory.path().join("floor.db"), mode)?;
-            floor.submit(count, 1000, "{}")?;
+            floor.submit(count, 1000, PARAMS)?;
             let (done, time) = floor.drain(100)?;
             floor_best = floor_best.max(done as f64 / time.as_secs_f64());
             drop(floor);
@@ -56,6 +56,7 @@ pub async fn drain(count: usize, with_peers: bool, lines: &mut Vec<Line>) -> Res
         ));
         if with_peers && durability == Durability::Full {
             let directory = tempfile::tempdir()?;
+            eprintln!("huey …");
             let theirs = peers::huey(&directory.path().join("huey.db"), count / 5)?;
             peers::compare_drain(mode, best, theirs, lines);
         }

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rusqlite::{Connection, params};
 
+/// All of a job but its id and params.
+const SPEC: &str = r#"{"task":"noop"}"#;
+
 const SCHEMA: &str = include_str!("../../store-sqlite/migrations/0001_queue.sql");
 
 /// The tables, opened with the settings the store uses.
@@ -21,14 +24,14 @@ impl Floor {
         connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", synchronous)?;
         connection.pragma_update(None, "wal_autocheckpoint", 16_384)?;
-        connection.pragma_update(None, "cache_size", -32 * 1024)?;
+        connection.pragma_update(None, "cache_size", -8 * 1024)?;
         connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.execute_batch(SCHEMA)?;
         Ok(Self { connection, seq: 0 })
     }
 
     /// Inserts jobs in transactions of a size.
-    pub fn submit(&mut self, count: usize, batch: usize, body: &str) -> Result<Duration> {
+    pub fn submit(&mut self, count: usize, batch: usize, params: &str) -> Result<Duration> {
         let begin = Instant::now();
         let mut left = count;
         while left > 0 {
@@ -39,13 +42,13 @@ impl Floor {
                     "INSERT INTO job (seq, id, lane, priority, stage, created_at, queued_at) \
                      VALUES (?1, ?2, 1, 0, 0, ?3, ?3)",
                 )?;
-                let mut text =
-                    transaction.prepare_cached("INSERT INTO body (seq, spec) VALUES (?1, ?2)")?;
+                let mut text = transaction
+                    .prepare_cached("INSERT INTO body (seq, spec, params) VALUES (?1, ?2, ?3)")?;
                 for _ in 0..now {
                     self.seq += 1;
                     let id = (u128::from(self.seq.unsigned_abs()) << 64).to_be_bytes();
                     job.execute(params![self.seq, &id[..], self.seq])?;
-                    text.execute(params![self.seq, body])?;
+                    text.execute(params![self.seq, SPEC, params])?;
                 }
                 let mut ready = transaction.prepare_cached(
                     "INSERT INTO ready (lane, priority, seq) SELECT lane, priority, seq FROM job \
@@ -96,10 +99,13 @@ impl Floor {
                 "UPDATE job SET stage = 4, due = ?2, attempt = attempt + 1, started_at = ?2, worker = ?3, token = ?1 \
                  WHERE seq = ?1",
             )?;
-            let mut read = transaction.prepare_cached("SELECT spec FROM body WHERE seq = ?1")?;
+            let mut read =
+                transaction.prepare_cached("SELECT spec, params FROM body WHERE seq = ?1")?;
             for seq in &claimed {
                 take.execute(params![seq, seq, &[7_u8; 16][..]])?;
-                read.query_row([seq], |row| row.get::<_, String>(0))?;
+                read.query_row([seq], |row| {
+                    Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+                })?;
             }
             if let Some(last) = claimed.last() {
                 let mut clear = transaction.prepare_cached(

@@ -16,8 +16,7 @@ pub async fn measure(count: usize, lines: &mut Vec<Line>) -> Result<()> {
         for _ in 0..ROUNDS {
             let directory = tempfile::tempdir()?;
             let mut floor = Floor::open(&directory.path().join("floor.db"), "full")?;
-            let body = format!(r#"{{"id":"{:032x}","task":"noop","params":{PARAMS}}}"#, 7);
-            let time = floor.submit(count, SUBMIT, &body)?;
+            let time = floor.submit(count, SUBMIT, PARAMS)?;
             floor_best[0] = floor_best[0].max(per_second(count, time));
             let (done, time) = floor.drain(CLAIM)?;
             floor_best[1] = floor_best[1].max(per_second(done, time));

@@ -78,10 +78,15 @@ fn take_back(store: &Arc<dyn Store>) {
         }
         Ok::<(), StoreError>(())
     };
-    let runtime = tokio::runtime::Handle::current();
-    if let Err(error) = tokio::task::block_in_place(|| runtime.block_on(taken)) {
+    if let Err(error) = wait_for(taken) {
         tracing::warn!(%error, "jobs of workers that are gone were not taken back");
     }
+}
+
+/// Waits for an answer of a store, in the middle of a thread that has other tasks.
+fn wait_for<A>(answer: impl Future<Output = A>) -> A {
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::block_in_place(|| runtime.block_on(answer))
 }
 
 /// Help and version are fine and go to standard output; everything else is wrong usage.
@@ -180,6 +185,7 @@ impl App {
     /// Opens a store that is closed when the verb is done.
     pub fn open(&self, address: &Address, access: Access) -> Result<Arc<dyn Store>, Trouble> {
         let store = self.open_as_it_is(address, access)?;
+        wait_for(clock::follow(&*store));
         take_back(&store);
         Ok(store)
     }

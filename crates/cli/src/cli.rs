@@ -135,8 +135,14 @@ verbs! {
     Events => events,
     /// Watch the queue on a full screen
     Watch => watch,
+    /// A hub, a worker and the dashboard at once, for a first look
+    Up => up,
     /// Serve the queue over HTTP, with a dashboard
     Serve => serve,
+    /// Make, list and revoke the tokens of hubs
+    Token => token,
+    /// Take jobs from a hub and run them on this machine
+    Worker => worker,
     /// Copy a queue to another store and verify the copy; again, it goes on where it stopped
     Move => r#move,
     /// Copy the queue into a new SQLite file

@@ -190,46 +190,118 @@ impl Event {
     }
 }
 
+/// Which of their fields events that are written together have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    kind: bool,
+    task: bool,
+    group: bool,
+    attempt: bool,
+    worker: bool,
+    state: bool,
+}
+
+impl Shared {
+    /// What these events share.
+    pub fn of(events: &[Event]) -> Self {
+        let Some((first, rest)) = events.split_first() else { return Self::default() };
+        let mut shared =
+            Self { kind: true, task: true, group: true, attempt: true, worker: true, state: true };
+        for event in rest {
+            shared.kind &= event.kind == first.kind;
+            shared.task &= event.task == first.task;
+            shared.group &= event.group == first.group;
+            shared.attempt &= event.attempt == first.attempt;
+            shared.worker &= event.worker == first.worker;
+            shared.state &= event.state == first.state;
+        }
+        shared
+    }
+}
+
 impl Event {
     /// Appends the JSON that serializing gives, with number and instant only where they are asked for. Every
     /// job is written down in events several times, and this takes a fifth of the time.
     pub fn write_json(&self, to: &mut String, seq: Option<u64>, at: Option<Timestamp>) {
-        to.push_str("{\"type\":\"");
-        to.push_str(self.kind.wire());
-        to.push('"');
-        number(to, ",\"seq\":", seq);
-        signed(to, ",\"at\":", at);
-        id(to, ",\"job\":\"", self.job.map(JobId::digits));
-        text(to, ",\"task\":", self.task.as_ref().map(TaskName::as_str));
-        text(to, ",\"group\":", self.group.as_ref().map(GroupName::as_str));
-        text(to, ",\"queue\":", self.queue.as_ref().map(QueueName::as_str));
-        number(to, ",\"attempt\":", self.attempt.map(u64::from));
-        id(to, ",\"worker\":\"", self.worker.map(WorkerId::digits));
-        text(to, ",\"state\":", self.state.map(StateWord::as_str));
-        text(to, ",\"error\":", self.error.as_deref());
-        signed(to, ",\"retry_at\":", self.retry_at);
-        text(to, ",\"service\":", self.service.as_ref().map(ServiceName::as_str));
+        self.write_rest(to, Shared::default(), seq, at);
+    }
+
+    /// Appends the JSON of the fields that it shares with others.
+    pub fn write_shared(&self, to: &mut String, shared: Shared) {
+        to.push('{');
+        self.write_common(to, |is_shared| is_shared, shared);
+        to.push('}');
+    }
+
+    /// Appends the JSON of its other fields, with number and instant only where they are asked for.
+    pub fn write_rest(
+        &self,
+        to: &mut String,
+        shared: Shared,
+        seq: Option<u64>,
+        at: Option<Timestamp>,
+    ) {
+        to.push('{');
+        self.write_common(to, |is_shared| !is_shared, shared);
+        number(to, "seq", seq);
+        signed(to, "at", at);
+        id(to, "job", self.job.map(JobId::digits));
+        text(to, "queue", self.queue.as_ref().map(QueueName::as_str));
+        text(to, "error", self.error.as_deref());
+        signed(to, "retry_at", self.retry_at);
+        text(to, "service", self.service.as_ref().map(ServiceName::as_str));
         if let Some(percent) = self.percent {
-            to.push_str(",\"percent\":");
+            name(to, "percent");
             to.push_str(&serde_json::to_string(&percent).unwrap_or_default());
         }
-        text(to, ",\"message\":", self.message.as_deref());
-        number(to, ",\"took\":", self.took);
+        text(to, "message", self.message.as_deref());
+        number(to, "took", self.took);
         to.push('}');
+    }
+
+    fn write_common(&self, to: &mut String, wanted: impl Fn(bool) -> bool, shared: Shared) {
+        if wanted(shared.kind) {
+            text(to, "type", Some(self.kind.wire()));
+        }
+        if wanted(shared.task) {
+            text(to, "task", self.task.as_ref().map(TaskName::as_str));
+        }
+        if wanted(shared.group) {
+            text(to, "group", self.group.as_ref().map(GroupName::as_str));
+        }
+        if wanted(shared.attempt) {
+            number(to, "attempt", self.attempt.map(u64::from));
+        }
+        if wanted(shared.worker) {
+            id(to, "worker", self.worker.map(WorkerId::digits));
+        }
+        if wanted(shared.state) {
+            text(to, "state", self.state.map(StateWord::as_str));
+        }
     }
 }
 
-fn id(to: &mut String, name: &str, digits: Option<[u8; 32]>) {
+fn name(to: &mut String, name: &str) {
+    if !to.ends_with('{') {
+        to.push(',');
+    }
+    to.push('"');
+    to.push_str(name);
+    to.push_str("\":");
+}
+
+fn id(to: &mut String, field: &str, digits: Option<[u8; 32]>) {
     if let Some(digits) = digits {
-        to.push_str(name);
+        name(to, field);
+        to.push('"');
         to.push_str(std::str::from_utf8(&digits).unwrap_or_default());
         to.push('"');
     }
 }
 
-fn signed(to: &mut String, name: &str, at: Option<Timestamp>) {
+fn signed(to: &mut String, field: &str, at: Option<Timestamp>) {
     if let Some(at) = at {
-        to.push_str(name);
+        name(to, field);
         if at < Timestamp::ZERO {
             to.push('-');
         }
@@ -237,9 +309,9 @@ fn signed(to: &mut String, name: &str, at: Option<Timestamp>) {
     }
 }
 
-fn number(to: &mut String, name: &str, value: Option<u64>) {
+fn number(to: &mut String, field: &str, value: Option<u64>) {
     if let Some(value) = value {
-        to.push_str(name);
+        name(to, field);
         decimal(to, value);
     }
 }
@@ -256,9 +328,9 @@ fn decimal(to: &mut String, mut value: u64) {
     to.push_str(std::str::from_utf8(&digits[first..]).unwrap_or_default());
 }
 
-fn text(to: &mut String, name: &str, value: Option<&str>) {
+fn text(to: &mut String, field: &str, value: Option<&str>) {
     let Some(value) = value else { return };
-    to.push_str(name);
+    name(to, field);
     let plain = value.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
     if plain {
         to.push('"');

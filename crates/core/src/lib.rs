@@ -21,6 +21,7 @@ pub mod queue;
 pub mod retry;
 pub mod schedule;
 pub mod service;
+pub mod strict;
 pub mod submission;
 pub mod task;
 pub mod time;

@@ -213,6 +213,12 @@ impl Meter {
         }
     }
 
+    fn take_back(&mut self, at: Timestamp, units: u64) {
+        for window in &mut self.windows {
+            window.take_back(at, units);
+        }
+    }
+
     fn advance(&mut self, now: Timestamp) {
         for window in &mut self.windows {
             window.advance(now);
@@ -361,6 +367,14 @@ impl ServiceState {
         self.meter.add(at, units);
         if let Some(meter) = self.key_meter(key) {
             meter.add(at, units);
+        }
+    }
+
+    /// Takes units back that were noted at an instant and never used.
+    pub fn take_back(&mut self, key: Option<&Key>, units: u64, at: Timestamp) {
+        self.meter.take_back(at, units);
+        if let Some(meter) = key.and_then(|key| self.keys.get_mut(key)) {
+            meter.take_back(at, units);
         }
     }
 

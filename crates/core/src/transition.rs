@@ -112,6 +112,8 @@ pub enum Input<'a> {
     HandBack {
         /// The right it holds.
         lease: &'a Lease,
+        /// Whether it may have begun. If it surely has not, its places in the windows are free again.
+        begun: bool,
     },
     /// The holder stopped because it was asked to.
     Stopped {
@@ -146,11 +148,13 @@ pub struct Outcome {
     pub event: Option<EventKind>,
     /// The lease has ended: its services are free, and this is what it says about them.
     pub released: Option<Verdict>,
+    /// The start that was counted at this instant never was: its units are to be taken back.
+    pub unused: Option<Timestamp>,
     /// The job reached a final state: its dependents are to be told.
     pub ended: Option<Final>,
 }
 
-const QUIET: Outcome = Outcome { event: None, released: None, ended: None };
+const QUIET: Outcome = Outcome { event: None, released: None, unused: None, ended: None };
 
 /// Applies an input to a life, or refuses and leaves it as it was.
 pub fn transition(
@@ -176,9 +180,12 @@ pub fn transition(
             holder(life, lease)?;
             Ok(hand_back(life, now, until))
         }
-        Input::HandBack { lease } => {
+        Input::HandBack { lease, begun } => {
             holder(life, lease)?;
-            Ok(hand_back(life, now, None))
+            // The instant of the lease that is held: the caller's own may have been translated to its clock.
+            let counted = life.state.lease().and_then(|held| held.start_by);
+            let unused = counted.filter(|_| !begun);
+            Ok(Outcome { unused, ..hand_back(life, now, None) })
         }
         Input::Stopped { lease } => {
             holder(life, lease)?;
@@ -267,12 +274,13 @@ fn extend(
     until: Timestamp,
 ) -> Result<Outcome, Refused> {
     holder(life, lease)?;
+    let Some(held) = life.state.lease().cloned() else { return Err(Refused::LeaseLost) };
     let begins = matches!(life.state, State::Leased(_));
     if begins {
         life.started_at = Some(now);
     }
     let until = until.min(lease_limit(spec, life.started_at));
-    life.state = State::Running(Lease { until, ..lease.clone() });
+    life.state = State::Running(Lease { until, ..held });
     Ok(Outcome { event: begins.then_some(EventKind::Started), ..QUIET })
 }
 
@@ -330,7 +338,7 @@ fn fail(life: &mut Life, spec: &JobSpec, now: Timestamp, bad: Bad<'_>) -> Outcom
         }
     };
     life.state = State::Queued(wait);
-    Outcome { event: Some(EventKind::Retrying), released, ended: None }
+    Outcome { event: Some(EventKind::Retrying), released, ..QUIET }
 }
 
 fn remember(life: &mut Life, now: Timestamp, bad: &Bad<'_>) {
@@ -357,7 +365,7 @@ fn hand_back(life: &mut Life, now: Timestamp, until: Option<Timestamp>) -> Outco
     life.started_at = None;
     let wait = first_wait(until, now);
     life.state = State::Queued(wait);
-    Outcome { event: Some(EventKind::Retrying), released, ended: None }
+    Outcome { event: Some(EventKind::Retrying), released, ..QUIET }
 }
 
 fn lapse(life: &mut Life, spec: &JobSpec, now: Timestamp) -> Result<Outcome, Refused> {
@@ -411,5 +419,5 @@ fn cancelled(life: &mut Life, now: Timestamp) -> Outcome {
 fn end(life: &mut Life, now: Timestamp, state: State, event: EventKind, ended: Final) -> Outcome {
     life.state = state;
     life.finished_at = Some(now);
-    Outcome { event: Some(event), released: None, ended: Some(ended) }
+    Outcome { event: Some(event), ended: Some(ended), ..QUIET }
 }

@@ -84,6 +84,19 @@ impl Window {
         }
     }
 
+    /// Takes units back that were noted at an instant and never used. What is not noted there, because it no
+    /// longer counts or was pulled back from a future that was abolished, stays as it is.
+    pub fn take_back(&mut self, at: Timestamp, units: u64) {
+        let mut left = units;
+        let first = self.used.partition_point(|(other, _)| *other < at);
+        for (_, n) in self.used.iter_mut().skip(first).take_while(|(other, _)| *other == at) {
+            let taken = left.min(*n);
+            *n -= taken;
+            left -= taken;
+        }
+        self.sum -= units - left;
+    }
+
     /// Forgets what no longer counts, and pulls entries back that lie in a future which was abolished
     /// by setting the clock back: they count from now, which errs on the safe side for one window.
     pub fn advance(&mut self, now: Timestamp) {
@@ -144,6 +157,21 @@ mod tests {
         assert_eq!(window.room(at(3_600)), 0);
         window.advance(at(3_610));
         assert_eq!(window.room(at(3_610)), 1);
+    }
+
+    #[test]
+    fn units_taken_back_leave_room_for_others_at_once() {
+        let mut window = Window::new(3, Duration::from_secs(10));
+        window.add(at(102), 2);
+        window.add(at(100), 1);
+        window.take_back(at(102), 2);
+        assert_eq!(window.room(at(103)), 2);
+        assert_eq!(window.room_at(3, at(103)), Some(at(110)), "the other start still counts");
+        window.add(at(103), 2);
+        window.take_back(at(102), 2);
+        assert_eq!(window.room(at(103)), 0, "they are taken back once");
+        window.take_back(at(50), 1);
+        assert_eq!(window.room(at(103)), 0, "nothing was noted there");
     }
 
     proptest! {

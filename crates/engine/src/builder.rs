@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::ids::{IdSource, RandomIds};
 use crate::reap;
 use crate::shared::{Settings, Shared};
+use crate::start_within::StartWithin;
 use crate::task::{Handler, Task};
 
 /// Sets up a [`Cue`].
@@ -54,6 +55,7 @@ impl CueBuilder {
                 lease: Duration::from_secs(30),
                 heartbeat: Duration::from_secs(10),
                 reap_every: Duration::from_secs(5),
+                reap_after: Duration::ZERO,
                 prune_every: Duration::from_secs(600),
                 status_every: Duration::from_secs(5),
                 poll: Duration::from_secs(1),
@@ -105,6 +107,13 @@ impl CueBuilder {
         self
     }
 
+    /// How long after the start lapsed leases are first looked for (at once). Whoever was away, and so was the one
+    /// that workers report to, gives them time to be heard again.
+    pub fn reap_after(mut self, span: Duration) -> Self {
+        self.settings.reap_after = span;
+        self
+    }
+
     /// How often retention is applied (10 min).
     pub fn prune_every(mut self, every: Duration) -> Self {
         self.settings.prune_every = every;
@@ -123,8 +132,9 @@ impl CueBuilder {
         self
     }
 
-    /// How long after its claim a job of a rated service may start (25 ms). The job counts from the end of
-    /// that span, so a shorter one uses a rate more fully and hands back more on a slow machine.
+    /// How long after its claim a job of a rated service may start, at the least (25 ms). The job counts from
+    /// the end of that span. The engine makes it longer by itself where claims are answered later than that, up
+    /// to half a lease.
     pub fn start_within(mut self, span: Duration) -> Self {
         self.settings.start_within = span;
         self
@@ -284,6 +294,7 @@ impl CueBuilder {
             ids,
             worker,
             registered: AtomicBool::new(false),
+            start_within: StartWithin::new(self.settings.start_within, self.settings.lease / 2),
             settings: self.settings,
             tasks: Default::default(),
             known: Default::default(),

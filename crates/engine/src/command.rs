@@ -22,15 +22,18 @@ type Answer = Result<Json, Failure>;
 /// Beyond its grace, a killed process may take this long to be gone.
 const REAP: Duration = Duration::from_secs(6);
 
+/// Builds the command of an attempt.
+pub(crate) type Build = Arc<dyn Fn(&Work) -> Result<CommandSpec, Failure> + Send + Sync>;
+
 /// Runs the command that a closure builds for each attempt.
-pub(crate) struct CommandHandler<F> {
-    build: F,
+pub(crate) struct CommandHandler {
+    build: Build,
     limits: Limits,
 }
 
-impl<F> CommandHandler<F> {
-    pub(crate) fn new(build: F) -> Self {
-        Self { build, limits: Limits::default() }
+impl CommandHandler {
+    pub(crate) fn new(build: Build, limits: Limits) -> Self {
+        Self { build, limits }
     }
 }
 
@@ -42,10 +45,7 @@ struct Said {
 }
 
 #[async_trait]
-impl<F> Handler for CommandHandler<F>
-where
-    F: Fn(&Work) -> Result<CommandSpec, Failure> + Send + Sync + 'static,
-{
+impl Handler for CommandHandler {
     async fn run(&self, work: Work) -> Answer {
         let spec = (self.build)(&work)?;
         run_command(&work, &spec, &self.limits).await

@@ -4,6 +4,7 @@
 //! A completion is kept, and its lease extended, until the store has taken it in or says that the job is
 //! somebody else's.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runcue_core::{StateWord, Timestamp};
@@ -13,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::running::Running;
 use crate::shared::{Shared, backoff};
+
+/// So often a batch waits for its output.
+const OUTPUT_TRIES: u32 = 5;
 
 #[derive(Clone)]
 struct Ended {
@@ -25,6 +29,8 @@ struct Ended {
 pub(crate) struct Completer {
     waiting: Mutex<Vec<Ended>>,
     arrived: Notify,
+    /// How often in a row their output could not go first.
+    without_output: AtomicU32,
     /// Reported but not yet taken in by the store.
     pending: watch::Sender<usize>,
 }
@@ -57,8 +63,17 @@ impl Completer {
         if batch.is_empty() {
             return Ok(0);
         }
-        // Output is only taken from whoever holds the lease, so it goes first.
-        shared.logs.run_once(shared, now).await;
+        // Output is only taken from whoever holds the lease, so it goes first. But it is worth less than the
+        // work: when it cannot go for long while the work could, the work goes without it.
+        if let Err(error) = shared.logs.run_once(shared, now).await {
+            let tries = self.without_output.fetch_add(1, Ordering::Relaxed);
+            if tries < OUTPUT_TRIES {
+                self.waiting().splice(..0, batch);
+                return Err(error);
+            }
+        } else {
+            self.without_output.store(0, Ordering::Relaxed);
+        }
         let finishes = batch.iter().map(|ended| Finish {
             lease: ended.running.lease.clone(),
             outcome: ended.outcome.clone(),
@@ -144,7 +159,9 @@ fn tell(shared: &Shared, ended: &Ended, answer: &Finished) {
                 tracing::warn!(service = %name, retry_after = ?retry_after, "service_rate_limited");
             }
         }
-        Outcome::HandBack => tracing::info!(work_unit_id = %running.id(), "work_handed_back"),
+        Outcome::HandBack | Outcome::Unstarted => {
+            tracing::info!(work_unit_id = %running.id(), "work_handed_back")
+        }
         Outcome::Stopped => tracing::info!(work_unit_id = %running.id(), "work_cancelled"),
     }
 }

@@ -96,7 +96,8 @@ pub(crate) async fn claim(
         shared.note_wakes(|wakes| wakes.claims += 1);
         return Ok(Vec::new());
     };
-    let claimed = ask(shared, now, filter, max).await?;
+    let (asked, claimed) = ask(shared, now, filter, max).await?;
+    shared.start_within.took(shared.clock.now().since(asked));
     let waits = claimed.wake.is_some() && claimed.jobs.len() < max;
     shared.note_wakes(|wakes| {
         wakes.claim = claimed.wake;
@@ -107,7 +108,7 @@ pub(crate) async fn claim(
     }
     shared.metrics.count_requests(&claimed.jobs);
     let count = claimed.jobs.len();
-    let held = shared.running.add(claimed.jobs);
+    let held = shared.running.add(asked, claimed.jobs);
     // More handlers at work is no news to whoever waits for a free slot.
     shared.active.send_if_modified(|active| {
         *active += count;
@@ -116,19 +117,26 @@ pub(crate) async fn claim(
     Ok(held)
 }
 
-async fn ask(shared: &Shared, now: Timestamp, filter: ClaimFilter, max: usize) -> Result<Claimed> {
+/// Jobs, and when the store was asked for them.
+async fn ask(
+    shared: &Shared,
+    now: Timestamp,
+    filter: ClaimFilter,
+    max: usize,
+) -> Result<(Timestamp, Claimed)> {
     let mut request = shared.request(filter, max);
     if !shared.callbacks.are_set() {
-        return shared.ask(shared.store.claim(now, request)).await;
+        return Ok((now, shared.ask(shared.store.claim(now, request)).await?));
     }
     let choice = score::choose(shared, now, &request).await?;
     if choice.jobs.is_empty() {
-        return Ok(Claimed { jobs: Vec::new(), wake: choice.wake });
+        return Ok((shared.clock.now(), Claimed { jobs: Vec::new(), wake: choice.wake }));
     }
     request.only = Some(choice.jobs);
     // Scoring took time, and a job of a rated service must start soon after its claim.
-    let claimed = shared.ask(shared.store.claim(shared.clock.now(), request)).await?;
-    Ok(Claimed { wake: earliest(claimed.wake, choice.wake), ..claimed })
+    let asked = shared.clock.now();
+    let claimed = shared.ask(shared.store.claim(asked, request)).await?;
+    Ok((asked, Claimed { wake: earliest(claimed.wake, choice.wake), ..claimed }))
 }
 
 /// Runs a held job and frees its slot.

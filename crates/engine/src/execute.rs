@@ -48,13 +48,18 @@ pub(crate) async fn execute(shared: &Shared, running: &Arc<Running>) {
 
 /// The handler, or what follows without one. A job of a rated service that starts later than it was counted
 /// for would make its window wrong, so it goes back instead; and so does one whose lease had lapsed by the time the
-/// store's answer came, as another may have run it by now.
+/// store's answer came, as another may have run it by now, and one that nobody wants any more as the engine stops.
+/// None of them has begun, so none has used its services.
 fn handler_in_time(shared: &Shared, running: &Running) -> Result<Arc<dyn Handler>, Outcome> {
     let now = shared.clock.now();
     let late = running.lease.start_by.is_some_and(|by| now > by);
     if late || now >= running.lease.until {
+        shared.start_within.took(now.since(running.asked));
         tracing::debug!(work_unit_id = %running.id(), "claimed but too late to start");
-        return Err(Outcome::HandBack);
+        return Err(Outcome::Unstarted);
+    }
+    if running.why_stop() == Stop::HandBack {
+        return Err(Outcome::Unstarted);
     }
     let task = &running.job.spec.task;
     shared.handler(task).ok_or_else(|| {

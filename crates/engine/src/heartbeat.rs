@@ -198,7 +198,7 @@ mod tests {
         cue.cancel(id, false).await.unwrap();
         // The heartbeat has long heard that news when the job arrives here.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        for running in shared.running.add(claimed.jobs) {
+        for running in shared.running.add(begin, claimed.jobs) {
             run_one(Arc::clone(&shared), running).await;
         }
         shared.completer.run_once(&shared, shared.clock.now()).await.unwrap();

@@ -55,6 +55,7 @@ mod running;
 mod schedule;
 mod score;
 mod shared;
+mod start_within;
 mod status;
 mod stop;
 mod task;

@@ -1,16 +1,17 @@
-//! Output of running jobs on its way to the store: gathered, joined, and sent a few times a second.
-//! Bounded: a job that writes faster than the store takes loses its oldest unsent output, and is told so.
+//! Output of running jobs on its way to the store: gathered, joined, and sent a few times a second. While the
+//! store is away it waits here. Bounded: a job that writes more than can be kept, or faster than the store
+//! takes, loses its oldest unsent output, and is told so.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use runcue_core::{Lease, Timestamp, Token};
-use runcue_store::{LogChunk, LogStream};
+use runcue_core::{JobId, Lease, Timestamp, Token};
+use runcue_store::{LogChunk, LogStream, Result, StoreError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::shared::Shared;
+use crate::shared::{Shared, backoff};
 
 /// Output is sent at most this often.
 const EVERY: Duration = Duration::from_millis(250);
@@ -21,11 +22,16 @@ const PIECE: usize = 16 * 1024;
 /// The most unsent bytes of all jobs, give or take a piece of each.
 const IN_ALL: usize = 16 * 1024 * 1024;
 
+/// What stands in the place of output that was dropped.
+const DROPPED: &str = "[output dropped: it came faster than it could be kept]\n";
+
 /// Unsent output.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
     unsent: Mutex<Unsent>,
     written: Notify,
+    /// Held while output is sent: who finds none unsent can be sure that none comes back.
+    sending: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -37,7 +43,9 @@ struct Unsent {
 /// What one attempt has written since the last round, oldest first.
 #[derive(Debug)]
 struct JobOutput {
-    lease: Lease,
+    job: JobId,
+    attempt: u32,
+    token: Token,
     pieces: VecDeque<(LogStream, String)>,
     bytes: usize,
     dropped: bool,
@@ -64,33 +72,50 @@ impl Logs {
         unsent.jobs.into_values().flat_map(JobOutput::into_chunks).collect()
     }
 
-    /// Sends what there is. Output is worth less than the work: what cannot be sent is dropped, with a
+    /// Sends what there is. What cannot be sent now waits for the next time; what never can is dropped, with a
     /// warning.
-    pub(crate) async fn run_once(&self, shared: &Shared, now: Timestamp) -> usize {
+    pub(crate) async fn run_once(&self, shared: &Shared, now: Timestamp) -> Result<usize> {
+        let _sending = self.sending.lock().await;
         let chunks = self.take();
         let sent = chunks.len();
         if sent == 0 {
-            return 0;
+            return Ok(0);
         }
-        if let Err(error) = shared.ask(shared.store.append_logs(now, chunks)).await {
-            shared.refused("some output was not kept", &error);
+        match shared.ask(shared.store.append_logs(now, chunks.clone())).await {
+            Ok(()) => Ok(sent),
+            Err(error) if error.is_transient() => {
+                self.unsent().put_back(chunks);
+                Err(error)
+            }
+            Err(StoreError::Closed) => Ok(0),
+            Err(error) => {
+                shared.refused("some output was not kept", &error);
+                Ok(0)
+            }
         }
-        sent
     }
 
     pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
+        let mut failures = 0;
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                () = shared.logs.written.notified() => {}
+                () = shared.logs.written.notified(), if failures == 0 => {}
+                () = tokio::time::sleep(backoff(failures)), if failures > 0 => {}
             }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(EVERY) => {}
             }
-            shared.logs.run_once(shared, shared.clock.now()).await;
+            match shared.logs.run_once(shared, shared.clock.now()).await {
+                Ok(_) => failures = 0,
+                Err(error) => {
+                    failures += 1;
+                    shared.refused("output waits", &error);
+                }
+            }
         }
     }
 }
@@ -107,11 +132,33 @@ impl Unsent {
         self.bytes += output.bytes;
         first
     }
+
+    /// Puts output back that could not be sent, before what has come since.
+    fn put_back(&mut self, chunks: Vec<LogChunk>) {
+        for chunk in chunks.into_iter().rev() {
+            let output = self.jobs.entry(chunk.token).or_insert_with(|| JobOutput::of(&chunk));
+            self.bytes -= output.bytes;
+            if chunk.stream == LogStream::Note && chunk.text == DROPPED {
+                output.dropped = true;
+            } else {
+                output.bytes += chunk.text.len();
+                output.pieces.push_front((chunk.stream, chunk.text));
+                output.shorten(PER_JOB);
+            }
+            self.bytes += output.bytes;
+        }
+    }
 }
 
 impl JobOutput {
     fn new(lease: &Lease) -> Self {
-        Self { lease: lease.clone(), pieces: VecDeque::new(), bytes: 0, dropped: false }
+        let (job, attempt, token) = (lease.job, lease.attempt, lease.token);
+        Self { job, attempt, token, pieces: VecDeque::new(), bytes: 0, dropped: false }
+    }
+
+    fn of(chunk: &LogChunk) -> Self {
+        let (job, attempt, token) = (chunk.job, chunk.attempt, chunk.token);
+        Self { job, attempt, token, pieces: VecDeque::new(), bytes: 0, dropped: false }
     }
 
     fn add(&mut self, stream: LogStream, text: String) {
@@ -145,22 +192,17 @@ impl JobOutput {
     }
 
     fn into_chunks(self) -> impl Iterator<Item = LogChunk> {
-        let note = "[output dropped: it came faster than it could be kept]\n".to_owned();
-        let note = self.dropped.then_some((LogStream::Note, note));
-        let lease = self.lease;
-        note.into_iter().chain(self.pieces).map(move |(stream, text)| chunk(&lease, stream, text))
-    }
-}
-
-fn chunk(lease: &Lease, stream: LogStream, text: String) -> LogChunk {
-    LogChunk {
-        n: 0,
-        job: lease.job,
-        attempt: lease.attempt,
-        token: lease.token,
-        stream,
-        at: Timestamp::ZERO,
-        text,
+        let note = self.dropped.then(|| (LogStream::Note, DROPPED.to_owned()));
+        let (job, attempt, token) = (self.job, self.attempt, self.token);
+        note.into_iter().chain(self.pieces).map(move |(stream, text)| LogChunk {
+            n: 0,
+            job,
+            attempt,
+            token,
+            stream,
+            at: Timestamp::ZERO,
+            text,
+        })
     }
 }
 
@@ -190,6 +232,28 @@ mod tests {
         logs.add(&lease(2), LogStream::Stderr, "d".into());
         let texts: Vec<_> = logs.take().into_iter().map(|chunk| chunk.text).collect();
         assert_eq!(texts, ["ab", "c", "d"]);
+    }
+
+    #[test]
+    fn output_that_was_put_back_comes_before_what_came_since_and_is_bounded_with_it() {
+        let logs = Logs::default();
+        logs.add(&lease(1), LogStream::Stdout, "a".into());
+        let first = logs.take();
+        logs.add(&lease(1), LogStream::Stderr, "b".into());
+        logs.unsent().put_back(first);
+        let texts: Vec<_> = logs.take().into_iter().map(|chunk| chunk.text).collect();
+        assert_eq!(texts, ["a", "b"]);
+        for _ in 0..3 {
+            logs.add(&lease(1), LogStream::Stdout, "x".repeat(PER_JOB));
+            let flood = logs.take();
+            logs.add(&lease(1), LogStream::Stdout, "end".into());
+            logs.unsent().put_back(flood);
+        }
+        assert!(logs.unsent().bytes <= PER_JOB + 3, "{}", logs.unsent().bytes);
+        let chunks = logs.take();
+        assert_eq!(chunks[0].text, DROPPED);
+        assert!(chunks.last().unwrap().text.ends_with("end"));
+        assert_eq!(logs.unsent().bytes, 0);
     }
 
     #[test]

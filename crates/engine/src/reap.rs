@@ -29,6 +29,11 @@ pub(crate) async fn run_once(shared: &Shared, now: Timestamp) -> Result<Reaped> 
 
 /// Does that every so often, and when a deadline comes, until told to stop.
 pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => return,
+        () = tokio::time::sleep(shared.settings.reap_after) => {}
+    }
     let mut failures = 0;
     loop {
         let now = shared.clock.now();

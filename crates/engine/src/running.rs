@@ -32,6 +32,8 @@ pub(crate) enum Stop {
 pub(crate) struct Running {
     pub(crate) job: Job,
     pub(crate) lease: Lease,
+    /// When the store was asked for it.
+    pub(crate) asked: Timestamp,
     pub(crate) cancel: CancellationToken,
     stop: AtomicU8,
     /// The handler has looked and was told to stop.
@@ -48,10 +50,11 @@ struct Reported {
 }
 
 impl Running {
-    pub(crate) fn new(job: Job, lease: Lease) -> Self {
+    pub(crate) fn new(job: Job, lease: Lease, asked: Timestamp) -> Self {
         Self {
             job,
             lease,
+            asked,
             cancel: CancellationToken::new(),
             stop: AtomicU8::new(0),
             seen: AtomicBool::new(false),
@@ -144,11 +147,11 @@ impl RunningJobs {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, jobs: Vec<(Job, Lease)>) -> Vec<Arc<Running>> {
+    pub(crate) fn add(&self, asked: Timestamp, jobs: Vec<(Job, Lease)>) -> Vec<Arc<Running>> {
         let mut held = self.held();
         let mut added = Vec::with_capacity(jobs.len());
         for (job, lease) in jobs {
-            let running = Arc::new(Running::new(job, lease));
+            let running = Arc::new(Running::new(job, lease, asked));
             held.insert(running.lease.token, Arc::clone(&running));
             added.push(running);
         }

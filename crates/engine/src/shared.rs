@@ -23,6 +23,7 @@ use crate::outage::Outage;
 use crate::parked::parked;
 use crate::running::RunningJobs;
 use crate::score::Scores;
+use crate::start_within::StartWithin;
 use crate::task::{Handler, Task};
 use crate::wait::Waiters;
 
@@ -32,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     pub(crate) heartbeat: Duration,
     pub(crate) reap_every: Duration,
+    pub(crate) reap_after: Duration,
     pub(crate) prune_every: Duration,
     pub(crate) status_every: Duration,
     pub(crate) poll: Duration,
@@ -52,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) worker: WorkerSpec,
     pub(crate) registered: AtomicBool,
     pub(crate) settings: Settings,
+    pub(crate) start_within: StartWithin,
     pub(crate) tasks: RwLock<HashMap<TaskName, Arc<Task>>>,
     pub(crate) known: RwLock<HashMap<String, TaskSpec>>,
     pub(crate) fallback: Option<Arc<dyn Handler>>,
@@ -138,7 +141,7 @@ impl Shared {
     pub(crate) fn request(&self, filter: ClaimFilter, max: usize) -> ClaimRequest {
         ClaimRequest {
             lease: self.settings.lease,
-            start_within: self.settings.start_within,
+            start_within: self.start_within.span(),
             filter,
             offers: self.settings.offers.clone(),
             ..ClaimRequest::new(self.worker.id, max)

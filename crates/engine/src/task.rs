@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runcue_core::{Json, RetryPolicy, ServiceName, TaskName, TaskSpec, Use};
-use runcue_process::{CommandSpec, ProcessPool};
+use runcue_process::{CommandSpec, Limits, ProcessPool};
 use serde::Serialize;
 
-use crate::command::{CommandHandler, PoolHandler};
+use crate::command::{Build, CommandHandler, PoolHandler};
 use crate::error::{Error, Result};
 use crate::failure::Failure;
 use crate::work::Work;
@@ -33,6 +33,9 @@ pub trait Handler: Send + Sync + 'static {
 pub struct Task {
     pub(crate) spec: TaskSpec,
     pub(crate) handler: Option<Arc<dyn Handler>>,
+    /// What builds the commands, if that is how its jobs are run.
+    build: Option<Build>,
+    limits: Limits,
 }
 
 impl fmt::Debug for Task {
@@ -49,7 +52,7 @@ impl Task {
 
     /// A task from a definition, such as one that the store keeps.
     pub fn from_spec(spec: TaskSpec) -> Self {
-        Self { spec, handler: None }
+        Self { spec, handler: None, build: None, limits: Limits::default() }
     }
 
     /// Its jobs use one unit of this service.
@@ -99,17 +102,42 @@ impl Task {
     #[must_use]
     pub fn handled_by(mut self, handler: impl Handler) -> Self {
         self.handler = Some(Arc::new(handler));
+        self.build = None;
         self
     }
 
     /// Runs its jobs by the command that the closure builds. The result is `{stdout, stderr, exit_code}`; a
     /// code other than 0 is a transient failure with the code `exit N`.
     #[must_use]
-    pub fn command<F>(self, build: F) -> Self
+    pub fn command<F>(mut self, build: F) -> Self
     where
         F: Fn(&Work) -> std::result::Result<CommandSpec, Failure> + Send + Sync + 'static,
     {
-        self.handled_by(CommandHandler::new(build))
+        self.build = Some(Arc::new(build));
+        self.with_limits()
+    }
+
+    /// How many bytes of each stream of a [`Task::command`] are kept in its result, the last ones; 64 KiB unless
+    /// said otherwise.
+    #[must_use]
+    pub fn output_bytes(mut self, most: usize) -> Self {
+        self.limits.output_bytes = most;
+        self.with_limits()
+    }
+
+    /// How long a [`Task::command`] has to end after SIGTERM, before SIGKILL; ten seconds unless said otherwise.
+    #[must_use]
+    pub fn kill_grace(mut self, grace: Duration) -> Self {
+        self.limits.grace = grace;
+        self.with_limits()
+    }
+
+    fn with_limits(mut self) -> Self {
+        if let Some(build) = &self.build {
+            let handler = CommandHandler::new(Arc::clone(build), self.limits.clone());
+            self.handler = Some(Arc::new(handler));
+        }
+        self
     }
 
     /// Runs its jobs in worker processes, which a crash does not take the engine down with.

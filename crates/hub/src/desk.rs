@@ -171,7 +171,7 @@ impl Desk {
 
     /// The claimer went away while its claim was made: nobody has seen these jobs.
     pub async fn hand_back(&self, jobs: Jobs) {
-        let back = |(_, lease): (Job, Lease)| Finish { lease, outcome: Outcome::HandBack };
+        let back = |(_, lease): (Job, Lease)| Finish { lease, outcome: Outcome::Unstarted };
         let ends = jobs.into_iter().map(back).collect();
         if let Err(error) = self.store.finish(self.clock.now(), ends).await {
             tracing::warn!(%error, "jobs of a worker that went away come back when their leases lapse");

@@ -165,9 +165,9 @@ impl From<StoreError> for Refusal {
         let message = error.to_string();
         let code = match &error {
             StoreError::Full { .. } => {
-                return Self::new(Code::QueueFull, message).after(Duration::from_secs(1)).help(
-                    "come back after Retry-After, or raise the cap: PUT /api/queues/{name}",
-                );
+                return Self::new(Code::QueueFull, message)
+                    .after(Duration::from_secs(1))
+                    .help("come back after Retry-After, or raise the cap: PUT /api/queues/{name}");
             }
             StoreError::Unavailable(_)
             | StoreError::DiskFull { .. }

@@ -63,12 +63,8 @@ fn changes(method: &Method) -> bool {
 }
 
 fn caller(hub: &Shared, request: &Request) -> Result<Option<Caller>, Refusal> {
-    let open = || Caller {
-        name: "anybody".to_owned(),
-        role: Role::Admin,
-        open: true,
-        by_cookie: false,
-    };
+    let open =
+        || Caller { name: "anybody".to_owned(), role: Role::Admin, open: true, by_cookie: false };
     if hub.access.is_open() {
         return Ok(Some(open()));
     }
@@ -140,7 +136,8 @@ fn check_origin(headers: &HeaderMap, method: &Method, allowed: &[String]) -> Res
         return refused();
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-    let place = origin.to_str().ok().and_then(|text| text.split_once("://")).map(|(_, place)| place);
+    let place =
+        origin.to_str().ok().and_then(|text| text.split_once("://")).map(|(_, place)| place);
     let same = place.is_some() && place == text(header::HOST);
     let named = place.is_some_and(|place| {
         allowed.iter().any(|own| own.eq_ignore_ascii_case(without_port(place)))
@@ -159,7 +156,8 @@ mod tests {
     #[test]
     fn only_our_own_names_and_addresses_are_answered_for() {
         let check = |host| check_host(&headers(&[("host", host)]), &["queue.example".to_owned()]);
-        for ours in ["localhost:3000", "127.0.0.1", "[::1]:80", "queue.example", "QUEUE.example:1"] {
+        for ours in ["localhost:3000", "127.0.0.1", "[::1]:80", "queue.example", "QUEUE.example:1"]
+        {
             assert!(check(ours).is_ok(), "{ours}");
         }
         for foreign in ["evil.example", "localhost.evil.example:3000", "queue.example.evil"] {

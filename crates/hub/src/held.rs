@@ -68,6 +68,13 @@ impl HeldJobs {
         }
     }
 
+    /// Takes out every lease that a worker holds.
+    pub fn take_of(&self, worker: WorkerId) -> Vec<Lease> {
+        let mut held = self.held();
+        let of_worker = held.extract_if(|_, one| one.lease.worker == worker);
+        of_worker.map(|(_, one)| one.lease).collect()
+    }
+
     /// The lease of a job that a worker says it holds.
     pub async fn find(&self, store: &dyn Store, id: JobId, worker: WorkerId) -> Answer<Held> {
         let known = self.held().get(&id).filter(|held| held.lease.worker == worker).cloned();

@@ -21,6 +21,7 @@ use crate::names::Names;
 use crate::routes;
 use crate::series::Series;
 use crate::tail::Tail;
+use crate::tokens;
 
 /// How often the depth of the queue is looked at for the charts.
 const SAMPLE: Duration = Duration::from_secs(2);
@@ -73,6 +74,12 @@ impl Shared {
         self.clock.now()
     }
 
+    /// Reads the tokens that are kept with the queue.
+    pub(crate) async fn learn_tokens(&self) -> Result<(), StoreError> {
+        self.access.set_kept(tokens::list(&*self.store).await?);
+        Ok(())
+    }
+
     pub(crate) fn new_id(&self) -> runcue_core::JobId {
         self.ids.job(self.now())
     }
@@ -104,13 +111,20 @@ impl Hub {
     /// Opens a hub on a store and starts what runs beside the requests: taking back jobs of silent workers,
     /// firing schedules, applying retention, and reading events.
     pub async fn open(store: Arc<dyn Store>, config: HubConfig) -> Result<Self, HubError> {
+        let clock = SystemClock::default();
+        // While this hub was away its workers could not be heard: they have the length of a lease to come back
+        // before anything is taken from them.
+        let counts = store.stats(clock.now()).await?.counts;
+        let held = counts.leased + counts.running > 0;
+        let reap_after = if held { config.lease } else { Duration::ZERO };
         let cue = Cue::builder_on(Arc::clone(&store))
             .worker_name("hub")
             .slots(0)
             .lease(config.lease)
             .heartbeat(config.lease / 4)
             .reap_every(config.reap_every)
-            .clock(SystemClock::default())
+            .reap_after(reap_after)
+            .clock(clock)
             .build()
             .await?;
         cue.start();
@@ -131,6 +145,7 @@ impl Hub {
             tasks: Mutex::default(),
             end: CancellationToken::new(),
         });
+        shared.learn_tokens().await?;
         let parts = start(&shared);
         Ok(Self { shared, parts })
     }
@@ -179,13 +194,28 @@ fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
     let desk = Arc::clone(shared);
     let tail = Arc::clone(shared);
     let depth = Arc::clone(shared);
+    let kept = Arc::clone(shared);
     vec![
         tokio::spawn(async move { desk.desk.run(desk.end.clone()).await }),
         tokio::spawn(async move {
             tail.tail.run(&tail.names, &tail.series, tail.end.clone()).await;
         }),
         tokio::spawn(async move { sample(&depth).await }),
+        tokio::spawn(async move { follow_tokens(&kept).await }),
     ]
+}
+
+/// A token that was made or taken back anywhere counts here within a second.
+async fn follow_tokens(shared: &Shared) {
+    loop {
+        tokio::select! {
+            () = shared.end.cancelled() => return,
+            () = tokio::time::sleep(LEARN) => {}
+        }
+        if let Err(error) = shared.learn_tokens().await {
+            tracing::debug!(%error, "tokens could not be read; those that are known stay");
+        }
+    }
 }
 
 async fn sample(shared: &Shared) {

@@ -28,6 +28,7 @@ mod routes;
 mod series;
 mod stream;
 mod tail;
+pub mod tokens;
 mod wire;
 
 pub use access::Role;

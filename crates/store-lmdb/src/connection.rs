@@ -4,7 +4,7 @@
 //! share it. It is closed when the last of them is dropped.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use heed::types::Bytes;
@@ -137,6 +137,30 @@ pub struct Environment {
     pub tables: Vec<Db>,
     /// How it was opened.
     pub options: Options,
+    gate: Gate,
+}
+
+/// Counts the transactions of this process: the map can only be made larger while there are none.
+#[derive(Debug, Default)]
+struct Gate {
+    inside: Mutex<usize>,
+    left: Condvar,
+}
+
+impl Gate {
+    fn inside(&self) -> MutexGuard<'_, usize> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to look at the map.
+pub struct Inside(Arc<Environment>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        *self.0.gate.inside() -= 1;
+        self.0.gate.left.notify_all();
+    }
 }
 
 /// The environments that this process has open.
@@ -160,18 +184,69 @@ impl Environment {
         // Readers that were killed keep old pages from being used again.
         env.clear_stale_readers().map_err(fail)?;
         let tables = format::open(&env, &place, options.size)?;
-        let environment = Arc::new(Self { env, tables, options: options.clone() });
+        let (options, gate) = (options.clone(), Gate::default());
+        let environment = Arc::new(Self { env, tables, options, gate });
         open.push((path, Arc::downgrade(&environment)));
         Ok(environment)
     }
 
     /// Asks a question of a snapshot.
-    pub fn ask<R>(&self, question: impl FnOnce(View<'_>) -> heed::Result<R>) -> Result<R> {
+    pub fn ask<R>(
+        self: &Arc<Self>,
+        question: impl FnOnce(View<'_>) -> heed::Result<R>,
+    ) -> Result<R> {
         let answer = || -> heed::Result<R> {
-            let txn = self.env.read_txn()?;
+            let (_inside, txn) = self.begin(|env| env.read_txn())?;
             question(View { tables: &self.tables, txn: &txn })
         };
         answer().map_err(|error| self.explain(&error))
+    }
+
+    /// Begins a transaction. If another process has made the map larger than it is here, this one takes that
+    /// size over first.
+    pub fn begin<'e, T>(
+        self: &'e Arc<Self>,
+        begin: impl Fn(&'e Env<WithoutTls>) -> heed::Result<T>,
+    ) -> heed::Result<(Inside, T)> {
+        loop {
+            let inside = self.enter();
+            match begin(&self.env) {
+                Err(heed::Error::Mdb(heed::MdbError::MapResized)) => drop(inside),
+                begun => return begun.map(|begun| (inside, begun)),
+            }
+            self.take_size_over()?;
+        }
+    }
+
+    fn enter(self: &Arc<Self>) -> Inside {
+        *self.gate.inside() += 1;
+        Inside(Arc::clone(self))
+    }
+
+    /// The number of the latest transaction, by whomever. The map does not move meanwhile.
+    pub fn last_transaction(self: &Arc<Self>) -> usize {
+        let _inside = self.enter();
+        self.env.info().last_txn_id
+    }
+
+    /// Waits until no transaction of this process is left, keeps others from beginning, and maps the file anew
+    /// in the size that is written in it.
+    fn take_size_over(&self) -> heed::Result<()> {
+        let mut inside = self.gate.inside();
+        while *inside > 0 {
+            inside = self.gate.left.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        #[expect(
+            unsafe_code,
+            reason = "the map may only be moved while this process has no transaction: every one is begun under the \
+                      gate, the gate is empty, and it stays shut as long as its lock is held here"
+        )]
+        let resized = unsafe { self.env.resize(0) };
+        tracing::info!(
+            place = self.options.place(),
+            "the map is as large as another process made it"
+        );
+        resized
     }
 
     /// Says what an error means.

@@ -15,11 +15,6 @@ pub fn explain(place: &str, size: u64, error: &Error) -> StoreError {
             mebibytes(size),
             mebibytes(size.saturating_mul(2)),
         )),
-        Error::Mdb(MdbError::MapResized) => StoreError::Unavailable(format!(
-            "{place} has become larger than the {} this process opened it with; start it again with the size \
-             that the other process has",
-            mebibytes(size),
-        )),
         Error::Mdb(MdbError::ReadersFull) => {
             StoreError::Unavailable(format!("{place} is read by too many at once"))
         }

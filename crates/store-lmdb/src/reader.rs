@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use runcue_core::{Event, Job, JobFilter, JobId, Seq, StateWord, TaskSpec, Timestamp, WorkerId};
-use runcue_store::{ListRequest, LogChunk, LogStream, Page, ScheduleInfo, WorkerInfo, WorkerSpec};
+use runcue_core::{Event, Job, JobFilter, JobId, Json, Seq, StateWord, TaskSpec, Timestamp, WorkerId};
+use runcue_store::{ListRequest, LogChunk, LogStream, Page, Record, ScheduleInfo, WorkerInfo, WorkerSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::unreadable;
@@ -81,6 +81,17 @@ pub fn wanted(
     let seq = keys::number_at(key, 0).ok_or_else(|| unreadable("job", "its key is cut off"))?;
     let job = rows::whole(view, Seq(seq), &row)?;
     Ok(Some(job).filter(|job| filter.matches(job)))
+}
+
+/// Every record of a kind, by name.
+pub fn records(view: View<'_>, kind: &str) -> heed::Result<Vec<Record>> {
+    let mut found = Vec::new();
+    for entry in view.prefix(Table::Record, Record::keys_of(kind).as_bytes())? {
+        let (key, value) = entry?;
+        let value = Json::trusted(String::from_utf8_lossy(value).into_owned());
+        found.extend(Record::of(&String::from_utf8_lossy(key), value));
+    }
+    Ok(found)
 }
 
 /// Every task definition.
@@ -181,6 +192,25 @@ pub fn logs(view: View<'_>, id: JobId, after: u64) -> heed::Result<Vec<LogChunk>
             let Chunk { attempt, token, stream, at, text } = parsed("log", body)?;
             found.push(LogChunk { n, job: id, attempt, token, stream, at, text });
         }
+    }
+    Ok(found)
+}
+
+/// The ids from one to another, in their order.
+pub fn ids_between(
+    view: View<'_>,
+    first: JobId,
+    last: JobId,
+    limit: usize,
+) -> heed::Result<Vec<JobId>> {
+    let mut found = Vec::new();
+    for entry in view.from(Table::Id, &first.as_u128().to_be_bytes())?.take(limit) {
+        let bits = <[u8; 16]>::try_from(entry?.0).map_err(|_| unreadable("id", "not 16 bytes"))?;
+        let id = JobId::from_u128(u128::from_be_bytes(bits));
+        if id > last {
+            break;
+        }
+        found.push(id);
     }
     Ok(found)
 }

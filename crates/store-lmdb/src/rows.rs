@@ -1,4 +1,4 @@
-//! A job to and from its rows. The one place that knows the numbers of the stages and the layout of a row.
+//! A job to and from its rows. The one place that knows the layout of a row.
 
 use std::sync::Arc;
 
@@ -6,17 +6,15 @@ use runcue_core::{
     Failure, Job, JobId, JobSpec, Json, LaneId, Lease, Life, Progress, Seq, State, StateWord,
     Timestamp, Token, Wait, WorkerId,
 };
+use runcue_store::stage::{
+    self, BLOCKED, CANCELLED, COMPLETED, DELAYED, FAILED, LEASED, QUARANTINED, READY, RUNNING,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::unreadable;
 use crate::keys;
 use crate::view::{Table, View};
 
-pub const READY: u8 = 0;
-pub const DELAYED: u8 = 1;
-pub const BLOCKED: u8 = 2;
-pub const LEASED: u8 = 3;
-pub const RUNNING: u8 = 4;
 /// The kind under which leased and running jobs are found by when their lease lapses.
 pub const HELD: u8 = 3;
 
@@ -65,10 +63,10 @@ impl Row {
             _ => 0,
         };
         Self {
-            stage: stage(&life.state),
+            stage: stage::stage(&life.state),
             priority: job.spec.priority,
             lane: job.lane.0,
-            due: due(life).unwrap_or_default().as_micros(),
+            due: stage::due(life).unwrap_or_default().as_micros(),
             prerequisites,
             attempt: life.attempt,
             earlier_attempts: life.earlier_attempts,
@@ -163,16 +161,7 @@ impl Row {
 
     /// The word for its state.
     pub fn word(&self) -> heed::Result<StateWord> {
-        Ok(match self.stage {
-            READY | DELAYED | BLOCKED => StateWord::Queued,
-            LEASED => StateWord::Leased,
-            RUNNING => StateWord::Running,
-            5 => StateWord::Completed,
-            6 => StateWord::Failed,
-            7 => StateWord::Cancelled,
-            8 => StateWord::Quarantined,
-            other => return Err(unreadable("stage", other)),
-        })
+        stage::word(self.stage).ok_or_else(|| unreadable("stage", self.stage))
     }
 
     /// The kind and the instant it is found by, if it is.
@@ -201,45 +190,18 @@ impl Row {
             BLOCKED => State::Queued(Wait::Prerequisites(self.prerequisites)),
             LEASED => State::Leased(lease()),
             RUNNING => State::Running(lease()),
-            5 => State::Completed,
-            6 => State::Failed,
-            7 => State::Cancelled,
-            8 => State::Quarantined,
+            COMPLETED => State::Completed,
+            FAILED => State::Failed,
+            CANCELLED => State::Cancelled,
+            QUARANTINED => State::Quarantined,
             other => return Err(unreadable("stage", other)),
         })
     }
 }
 
-/// The number of a state; the kind of a final one.
-pub fn stage(state: &State) -> u8 {
-    match state {
-        State::Queued(Wait::Turn) => READY,
-        State::Queued(Wait::Until(_)) => DELAYED,
-        State::Queued(Wait::Prerequisites(_)) => BLOCKED,
-        ended => kind(ended.word()),
-    }
-}
-
-/// The number of a state that is not queued.
+/// The number that the jobs of a final state, or of one that is held, are found by.
 pub fn kind(word: StateWord) -> u8 {
-    match word {
-        StateWord::Queued => READY,
-        StateWord::Leased => LEASED,
-        StateWord::Running => RUNNING,
-        StateWord::Completed => 5,
-        StateWord::Failed => 6,
-        StateWord::Cancelled => 7,
-        StateWord::Quarantined => 8,
-    }
-}
-
-fn due(life: &Life) -> Option<Timestamp> {
-    match &life.state {
-        State::Queued(Wait::Until(at)) => Some(*at),
-        State::Queued(_) => None,
-        State::Leased(lease) | State::Running(lease) => Some(lease.until),
-        _ => life.finished_at,
-    }
+    stage::stages(word)[0]
 }
 
 /// What came of a job.

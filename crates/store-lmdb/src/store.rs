@@ -14,8 +14,9 @@ use runcue_store::watcher::{Glance, Watcher};
 use runcue_store::writer::Writer;
 use runcue_store::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Moved, Page, Pruned, QueueInfo, Reaped, Result, Retention, ScheduleInfo,
-    ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo, WorkerSpec,
+    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Record, Result, Retention,
+    ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
+    WorkerSpec,
 };
 
 use crate::connection::{Durability, Environment, Options};
@@ -28,7 +29,7 @@ struct MapGlance(Arc<Environment>);
 
 impl Glance for MapGlance {
     fn mark(&mut self) -> Option<u64> {
-        u64::try_from(self.0.env.info().last_txn_id).ok()
+        u64::try_from(self.0.last_transaction()).ok()
     }
 
     fn revision(&mut self) -> Option<u64> {
@@ -138,6 +139,15 @@ impl Store for LmdbStore {
         self.writer.call(now, move |machine| machine.upsert_services(now, services)).await
     }
 
+    async fn put_records(&self, now: Timestamp, records: Vec<Record>) -> Result<()> {
+        self.writer.call(now, move |machine| machine.put_records(&records)).await
+    }
+
+    async fn records(&self, kind: &str) -> Result<Vec<Record>> {
+        let kind = kind.to_owned();
+        self.ask(move |view| reader::records(view, &kind)).await
+    }
+
     async fn upsert_tasks(&self, now: Timestamp, tasks: Vec<TaskSpec>) -> Result<()> {
         self.writer.call(now, move |machine| machine.upsert_tasks(&tasks)).await
     }
@@ -202,6 +212,10 @@ impl Store for LmdbStore {
 
     async fn list(&self, request: ListRequest) -> Result<Page<Job>> {
         self.ask(move |view| reader::list(view, &request)).await
+    }
+
+    async fn ids_between(&self, first: JobId, last: JobId, limit: usize) -> Result<Vec<JobId>> {
+        self.ask(move |view| reader::ids_between(view, first, last, limit)).await
     }
 
     async fn stats(&self, now: Timestamp) -> Result<Stats> {
@@ -270,6 +284,12 @@ impl Store for LmdbStore {
             }
             Durability::Full => "full: survives power loss",
         }
+    }
+
+    async fn particulars(&self) -> Result<Particulars> {
+        let version = heed::lmdb_version();
+        let server = Some(format!("LMDB {}.{}.{}", version.major, version.minor, version.patch));
+        Ok(Particulars { server, schema: Some(crate::format::FORMAT), ..Particulars::default() })
     }
 
     async fn hand_over(&self, now: Timestamp, after: Option<Seq>, limit: usize) -> Result<Moved> {

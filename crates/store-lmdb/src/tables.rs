@@ -15,10 +15,10 @@ use runcue_core::{
 use runcue_store::tables::{
     Changes, Counters, Due, EVENTS_PER_ROW, LOG_BYTES, ServiceRow, Tables, UsageRow, event_run,
 };
-use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, ScheduleInfo, WorkerSpec};
+use runcue_store::{GroupInfo, LogChunk, QueueInfo, Record, Result, ScheduleInfo, WorkerSpec};
 use serde::Serialize;
 
-use crate::connection::Environment;
+use crate::connection::{Environment, Inside};
 use crate::failure::unreadable;
 use crate::keys;
 use crate::reader::{self, Chunk, KnownWorker};
@@ -30,6 +30,8 @@ use crate::view::{Table, View};
 pub struct LmdbTables {
     pub(crate) environment: Arc<Environment>,
     pub(crate) open: Option<Open>,
+    /// Its right to be there; after it, so that it is dropped later.
+    pub(crate) inside: Option<Inside>,
     /// Transactions begun.
     pub(crate) begun: u32,
     /// Lanes do not change once they are made.
@@ -42,7 +44,15 @@ pub struct LmdbTables {
 
 impl LmdbTables {
     pub fn new(environment: Arc<Environment>) -> Self {
-        Self { environment, open: None, begun: 0, lanes: HashMap::new(), stamp: 0, usage_seen: 0 }
+        Self {
+            environment,
+            open: None,
+            inside: None,
+            begun: 0,
+            lanes: HashMap::new(),
+            stamp: 0,
+            usage_seen: 0,
+        }
     }
 
     /// A look at the databases within the transaction.
@@ -375,6 +385,14 @@ impl Tables for LmdbTables {
         self.put_stamped(Table::Service, service.spec.name.as_str().as_bytes(), &stored)
     }
 
+    fn put_record(&mut self, record: &Record) -> Result<()> {
+        let key = record.key();
+        match &record.value {
+            Some(value) => self.put(Table::Record, key.as_bytes(), value.as_str().as_bytes()),
+            None => self.remove(Table::Record, key.as_bytes()).map(drop),
+        }
+    }
+
     fn put_task(&mut self, task: &TaskSpec) -> Result<()> {
         let bytes = self.json("task", task)?;
         self.put(Table::Task, task.name.as_str().as_bytes(), &bytes)
@@ -461,7 +479,7 @@ impl Tables for LmdbTables {
     }
 
     fn note_usage(&mut self, rows: &[UsageRow]) -> Result<()> {
-        type Used<'a> = (&'a str, Option<&'a str>, u64);
+        type Used<'a> = (&'a str, Option<&'a str>, i64);
         let mut runs: BTreeMap<Timestamp, Vec<Used<'_>>> = BTreeMap::new();
         for row in rows {
             let key = row.key.as_ref().map(runcue_core::Key::as_str);

@@ -30,12 +30,18 @@ impl Transaction for LmdbTables {
         if self.begun.is_multiple_of(READERS_CHECKED_EVERY) {
             env.clear_stale_readers().map_err(|error| self.environment.explain(&error))?;
         }
-        let open = Open::try_new(env.clone(), |env| env.write_txn().map(|txn| Slot(Some(txn))));
-        self.open = Some(open.map_err(|error| self.environment.explain(&error))?);
+        let begin = |env: &Env<WithoutTls>| {
+            Open::try_new(env.clone(), |env| env.write_txn().map(|txn| Slot(Some(txn))))
+        };
+        let begun = self.environment.begin(begin);
+        let (inside, open) = begun.map_err(|error| self.environment.explain(&error))?;
+        (self.inside, self.open) = (Some(inside), Some(open));
         Ok(())
     }
 
     fn commit(&mut self) -> Result<()> {
+        // Dropped last: the transaction ends before its right does.
+        let _inside = self.inside.take();
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let txn = open.with_dependent_mut(|_, slot| slot.0.take());
         txn.map_or(Ok(()), RwTxn::commit).map_err(|error| self.environment.explain(&error))
@@ -43,6 +49,7 @@ impl Transaction for LmdbTables {
 
     fn roll_back(&mut self) {
         self.open = None;
+        self.inside = None;
         // A lane that was made in this transaction was not.
         self.lanes.clear();
     }

@@ -65,6 +65,8 @@ tables! {
     Usage = "usage",
     /// A task → JSON.
     Task = "task",
+    /// The key of a record of a front → JSON.
+    Record = "record",
     /// A worker instance → JSON.
     Worker = "worker",
     /// A schedule → JSON.

@@ -346,6 +346,8 @@ BEGIN
     END IF;
     IF prune_through IS NOT NULL THEN
         DELETE FROM runcue.event WHERE at < prune_before OR last <= prune_through;
+        -- Kept as long as events are: there is no other word of them.
+        DELETE FROM runcue.refused WHERE at < runcue.instant(prune_before);
     END IF;
     IF cardinality(e_last) > 0 THEN
         INSERT INTO runcue.event (last, first, at, body) SELECT * FROM unnest(e_last, e_first, e_at, e_body);

@@ -20,6 +20,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request waits for a server that is away.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Between two looks when nothing is heard.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct Options {
     pub callers_clock: bool,
     /// How long a request waits for a server that is away.
     pub patience: Duration,
+    /// Between two looks whether others have written, when nothing is heard of it.
+    pub look: Duration,
 }
 
 impl Options {
@@ -89,7 +93,8 @@ impl Options {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         config.keepalives_idle(Duration::from_secs(10)).tcp_user_timeout(Duration::from_secs(15));
-        Ok(Self { config, tls, schema, migrate, pooler, callers_clock: false, patience })
+        let (callers_clock, look) = (false, LOOK);
+        Ok(Self { config, tls, schema, migrate, pooler, callers_clock, patience, look })
     }
 
     /// The database and schema as messages name them, without the password.

@@ -105,6 +105,10 @@ fn explain_silent(options: &Options, error: &Error) -> StoreError {
         {
             "the server does not speak TLS; switch it on there (ssl = on), or say sslmode=disable"
                 .to_owned()
+        } else if cause.contains("not valid for name") {
+            "the server's certificate is for another host; write the name that stands in it into the address, or \
+             say sslmode=verify-ca"
+                .to_owned()
         } else {
             format!(
                 "TLS failed: {}; name the authority's certificate with sslrootcert, or choose another sslmode",

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use runcue_core::{Event, Job, JobFilter, JobId, Seq, TaskSpec, Timestamp, Token};
+use runcue_core::{Event, Job, JobFilter, JobId, Json, Seq, TaskSpec, Timestamp, Token};
 use runcue_store::overlay::{News, Reader};
 use runcue_store::{
-    ListRequest, LogChunk, Page, Particulars, Refused, Result, StoreError, WorkerInfo,
+    ListRequest, LogChunk, Page, Particulars, Record, Refused, Result, StoreError, WorkerInfo,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -17,6 +17,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
+use crate::backend::RECORD;
 use crate::connection::Options;
 use crate::failure::{explain, unreadable};
 use crate::rows::{self, Misread, id_of, parsed, signed, stages, unsigned};
@@ -230,8 +231,21 @@ impl Reader for Readers {
         Ok(Page { rows: jobs, next })
     }
 
+    async fn records(&self, kind: &str) -> Result<Vec<Record>> {
+        let first = format!("{RECORD}{}", Record::keys_of(kind));
+        let sql = "SELECT name, spec FROM runcue.task WHERE starts_with(name, $1) AND spec <> 'null' ORDER BY name";
+        let rows = self.query(sql, &[&first]).await?;
+        let read = |row: &Row| {
+            let key: &str = row.get(0);
+            let value = Json::trusted(row.get::<_, &str>(1));
+            Record::of(key.strip_prefix(RECORD).unwrap_or(key), value)
+        };
+        Ok(rows.iter().filter_map(read).collect())
+    }
+
     async fn tasks(&self) -> Result<Vec<TaskSpec>> {
-        let rows = self.query("SELECT spec FROM runcue.task ORDER BY name", &[]).await?;
+        let sql = "SELECT spec FROM runcue.task WHERE NOT starts_with(name, $1) ORDER BY name";
+        let rows = self.query(sql, &[&RECORD]).await?;
         self.read(&rows, |row| parsed("task", row.get(0)))
     }
 

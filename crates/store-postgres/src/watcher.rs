@@ -13,8 +13,6 @@ use tokio_postgres::{AsyncMessage, Client};
 use crate::connection::Options;
 use crate::failure::explain;
 
-/// Between two looks when nothing is heard.
-const LOOK: Duration = Duration::from_secs(1);
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -77,7 +75,7 @@ async fn follow(
                 news.inbox();
             }
         }
-        let told = tokio::time::timeout(LOOK, heard.recv()).await;
+        let told = tokio::time::timeout(options.look, heard.recv()).await;
         match told {
             Ok(Some(payload)) if payload == "inbox" => news.inbox(),
             Ok(Some(payload)) => news.heard(payload.parse().unwrap_or(0)),

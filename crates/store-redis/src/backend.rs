@@ -565,7 +565,7 @@ impl Backend for RedisBackend {
         self.on(|_, link| Ok(old_events(link, what)?.1))
     }
 
-    fn inbox(&mut self, _limit: usize) -> Result<Vec<InboxRow>> {
+    fn inbox(&mut self, _after: u64, _limit: usize) -> Result<Vec<InboxRow>> {
         // There are no transactions of other programs here to put jobs down in.
         Ok(Vec::new())
     }

@@ -228,6 +228,12 @@ impl Plan {
                 None => self.changes.add("HDEL", "schedule", &[name.as_str().as_bytes()]),
             }
         }
+        for (key, value) in &writes.records {
+            match value {
+                Some(value) => self.put("record", key, value.as_str()),
+                None => self.changes.add("HDEL", "record", &[key.as_bytes()]),
+            }
+        }
         for (name, task) in &writes.tasks {
             self.put("task", name.as_str(), &rows::json("task", task)?);
         }

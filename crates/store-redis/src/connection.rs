@@ -15,6 +15,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long a server may take to answer. Whoever waits longer thinks that it is gone.
 const ANSWER: Duration = Duration::from_secs(5);
 
+/// Between two looks when nothing is heard.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The address of a queue on a server.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -27,6 +30,8 @@ pub struct Options {
     pub accept_eviction: bool,
     /// `now` is the caller's, not the server's. For tests with instants of their own.
     pub caller_clock: bool,
+    /// Between two looks whether others have written, when nothing is heard of it.
+    pub look: Duration,
 }
 
 impl Options {
@@ -74,7 +79,7 @@ impl Options {
         let settings = settings.set_user_timeout(ANSWER);
         let info = info.set_tcp_settings(settings);
         let keys = Keys::new(&prefix, &space);
-        Ok(Self { info, keys, place: shown, accept_eviction, caller_clock })
+        Ok(Self { info, keys, place: shown, accept_eviction, caller_clock, look: LOOK })
     }
 
     /// Connects.

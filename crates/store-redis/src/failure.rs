@@ -99,6 +99,15 @@ pub fn explain(place: &str, error: &RedisError) -> StoreError {
                 .to_owned(),
         };
     }
+    if text.contains("max number of clients") {
+        return StoreError::Unavailable(format!(
+            "{place} has as many connections as it may; raise its maxclients, or close some"
+        ));
+    }
+    if text.contains("not valid for name") {
+        return bad("the server's certificate is for another host; write the name that stands in it into the address"
+            .to_owned());
+    }
     if is_tls(&text) {
         return bad(format!(
             "TLS failed ({}); use redis:// if the server has no TLS, else make its certificate known to this machine",
@@ -115,6 +124,11 @@ pub fn explain(place: &str, error: &RedisError) -> StoreError {
     }
     if error.is_timeout() {
         return StoreError::Unavailable(format!("{place} does not answer"));
+    }
+    if ["reset by peer", "Broken pipe", "end of file"].iter().any(|word| text.contains(word)) {
+        return StoreError::Unavailable(format!(
+            "{place} closed the connection ({text}); if it has as many as it may, raise its maxclients"
+        ));
     }
     if error.is_connection_refusal() || text.contains("refused") {
         return StoreError::Unavailable(format!(

@@ -20,15 +20,7 @@ pub fn open(link: &mut Link) -> Result<String> {
     let field = |name: &str| {
         info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
     };
-    let version = field("redis_version").unwrap_or_default();
-    let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if found < OLDEST {
-        return Err(StoreError::BadAddress {
-            place: link.place().to_owned(),
-            why: format!("Redis {version} is too old; 7.0 or newer is needed"),
-        });
-    }
+    check_version(link.place(), field("redis_version").unwrap_or_default())?;
     let schema = link.command("HGET", "meta", &[b"schema"])?;
     match parse::<u32>(&schema) {
         Some(found) if found > SCHEMA => {
@@ -43,4 +35,31 @@ pub fn open(link: &mut Link) -> Result<String> {
         }
     }
     Ok(field("run_id").unwrap_or_default().to_owned())
+}
+
+/// Whether a server of this version is new enough.
+fn check_version(place: &str, version: &str) -> Result<()> {
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found >= OLDEST {
+        return Ok(());
+    }
+    let why = format!("the server is Redis {version}; 7.0 or newer is needed, upgrade it");
+    Err(StoreError::BadAddress { place: place.to_owned(), why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_old_a_server_is_refused_with_the_fix() {
+        for old in ["6.2.14", "2.8.0", "6"] {
+            let line = check_version("redis://db/0", old).unwrap_err().to_string();
+            assert!(line.contains(&format!("Redis {old};")) && line.contains("upgrade"), "{line}");
+        }
+        for good in ["7.0.0", "7.0.15", "8.2.1", "10.0"] {
+            assert!(check_version("redis://db/0", good).is_ok(), "{good}");
+        }
+    }
 }

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use runcue_core::{Event, Job, JobId, Seq, TaskSpec, Timestamp};
+use runcue_core::{Event, Job, JobId, Json, Seq, TaskSpec, Timestamp};
 use runcue_store::overlay::{News, Questions, Reader};
-use runcue_store::{ListRequest, LogChunk, Page, Particulars, Result, StoreError, WorkerInfo};
+use runcue_store::{ListRequest, LogChunk, Page, Particulars, Record, Result, StoreError, WorkerInfo};
 
 use crate::backend::worker_id;
 use crate::connection::{Link, Options};
@@ -140,6 +140,21 @@ impl Reader for RedisReader {
 
     async fn list(&self, request: ListRequest) -> Result<Page<Job>> {
         self.ask(move |seat| list(seat, &request)).await
+    }
+
+    async fn records(&self, kind: &str) -> Result<Vec<Record>> {
+        let first = Record::keys_of(kind);
+        self.ask(move |seat| {
+            let mut found = rows_of(&mut seat.link, "record")?;
+            found.sort();
+            let read = |(key, row): (Vec<u8>, Vec<u8>)| {
+                let value = Json::trusted(String::from_utf8_lossy(&row).into_owned());
+                Record::of(&String::from_utf8_lossy(&key), value)
+            };
+            let of_kind = found.into_iter().filter(|(key, _)| key.starts_with(first.as_bytes()));
+            Ok(of_kind.filter_map(read).collect())
+        })
+        .await
     }
 
     async fn tasks(&self) -> Result<Vec<TaskSpec>> {

@@ -307,7 +307,7 @@ impl From<StoredService> for ServiceRow {
 }
 
 /// Uses at one instant: service, key, units.
-pub type UsedAt = (ServiceName, Option<Key>, u64);
+pub type UsedAt = (ServiceName, Option<Key>, i64);
 
 /// Uses with their instant.
 pub fn used(at: Timestamp, run: Vec<UsedAt>) -> impl Iterator<Item = UsageRow> {

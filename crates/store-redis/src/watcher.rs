@@ -11,8 +11,8 @@ use runcue_store::overlay::News;
 use crate::connection::Options;
 use crate::value::parse;
 
-/// Between two looks at the revision, and between two attempts to connect.
-const LOOK: Duration = Duration::from_secs(1);
+/// Between two attempts to connect.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long the thread may take to notice that it is to stop.
 const NOTICE: Duration = Duration::from_millis(250);
 
@@ -42,7 +42,7 @@ impl Watcher {
                 // Whatever ends a connection, the next one begins with a look at the revision.
                 let _ = listen(&options, &stop, &news);
                 if !stop.load(Ordering::Acquire) {
-                    thread::park_timeout(LOOK);
+                    thread::park_timeout(PAUSE);
                 }
             }
         };
@@ -76,9 +76,9 @@ fn listen(options: &Options, stop: &AtomicBool, news: &News) -> runcue_store::Re
     let mut subscription = connection.as_pubsub();
     // A user who may not subscribe hears of everything by looking.
     let subscribed = subscription.subscribe(&channel).is_ok();
-    let mut quiet = LOOK;
+    let mut quiet = options.look;
     while !stop.load(Ordering::Acquire) {
-        if quiet >= LOOK {
+        if quiet >= options.look {
             quiet = Duration::ZERO;
             let revision = looks.command("HGET", "meta", &[b"revision"])?;
             news.heard(parse(&revision).unwrap_or(0));

@@ -42,10 +42,13 @@ CREATE TABLE ready (
     PRIMARY KEY (lane, priority DESC, seq)
 ) STRICT, WITHOUT ROWID;
 
--- What was asked for, read once per attempt.
+-- What was asked for, read once per attempt: what is the job's own in columns, all else in `spec`, where it tends
+-- to be the same text in many jobs. Params come last: they may be large, and are nothing when empty.
 CREATE TABLE body (
-    seq  INTEGER PRIMARY KEY,
-    spec TEXT NOT NULL
+    seq    INTEGER PRIMARY KEY,
+    spec   TEXT NOT NULL,
+    target TEXT,
+    params TEXT
 ) STRICT;
 
 -- What came of it, if there is anything to say.
@@ -122,6 +125,12 @@ CREATE TABLE usage_run (
     body TEXT    NOT NULL
 ) STRICT;
 
+-- what fronts keep with the queue, such as tokens; the key is the kind, a line break, the name
+CREATE TABLE record (
+    key  TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE task (
     name TEXT PRIMARY KEY,
     spec TEXT NOT NULL
@@ -135,13 +144,15 @@ CREATE TABLE worker (
     seen_at    INTEGER NOT NULL
 ) STRICT;
 
--- Events in runs of consecutive numbers, one row per transaction; what follows from the row (the number, the
--- instant) is left out. The view `events` has one row each.
+-- Events in runs of consecutive numbers, one row per transaction: `shared` has the fields that all of them have in
+-- common, `body` a list with the others of each. What follows from the row (the number, the instant) is left out.
+-- The view `events` has one row each.
 CREATE TABLE event (
-    last  INTEGER PRIMARY KEY,
-    first INTEGER NOT NULL,
-    at    INTEGER NOT NULL,
-    body  TEXT    NOT NULL
+    last   INTEGER PRIMARY KEY,
+    first  INTEGER NOT NULL,
+    at     INTEGER NOT NULL,
+    shared TEXT    NOT NULL,
+    body   TEXT    NOT NULL
 ) STRICT;
 
 CREATE TABLE log (
@@ -181,8 +192,8 @@ SELECT
     lane.queue,
     job.priority,
     job.attempt,
-    body.spec ->> 'target' AS target,
-    body.spec -> 'params' AS params,
+    body.target,
+    coalesce(body.params, '{}') AS params,
     datetime(job.created_at / 1000000, 'unixepoch') AS created_at,
     datetime(job.started_at / 1000000, 'unixepoch') AS started_at,
     CASE WHEN job.stage > 4 THEN datetime(job.due / 1000000, 'unixepoch') END AS finished_at,
@@ -201,11 +212,11 @@ SELECT
     event.first + one.key AS seq,
     datetime(coalesce(one.value ->> 'at', event.at) / 1000000, 'unixepoch') AS at,
     coalesce(one.value ->> 'at', event.at) AS at_micros,
-    one.value ->> 'type' AS type,
+    coalesce(one.value ->> 'type', event.shared ->> 'type') AS type,
     one.value ->> 'job' AS job,
-    one.value ->> 'task' AS task,
+    coalesce(one.value ->> 'task', event.shared ->> 'task') AS task,
     one.value ->> 'error' AS error,
-    one.value AS body
+    json_patch(event.shared, one.value) AS body
 FROM event, json_each(event.body) AS one;
 
 CREATE VIEW usage AS

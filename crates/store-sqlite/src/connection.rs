@@ -17,8 +17,9 @@ const CHECKPOINT_PAGES: u32 = 16_384;
 const CHECKPOINT_PAGES_SMALL: u32 = 1_000;
 /// Space that is little, in bytes.
 const LITTLE_SPACE: u64 = 1 << 30;
-/// Page cache of the writing connection.
-const WRITER_CACHE_KIB: u32 = 32 * 1024;
+/// Page cache of the writing connection. SQLite walks through all of it at every commit that has moved pages
+/// about, so that more of it costs more than it saves.
+const WRITER_CACHE_KIB: u32 = 8 * 1024;
 /// Page cache of a reading connection.
 const READER_CACHE_KIB: u32 = 2 * 1024;
 

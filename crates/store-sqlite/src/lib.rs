@@ -16,6 +16,7 @@ mod inbox;
 mod migrate;
 mod reader;
 mod rows;
+mod specs;
 mod store;
 mod tables;
 mod transaction;

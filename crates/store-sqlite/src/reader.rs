@@ -2,16 +2,19 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use runcue_core::{Event, Job, JobFilter, JobId, StateWord, TaskSpec, Timestamp, Token};
+use runcue_core::{Event, Job, JobFilter, JobId, Json, StateWord, TaskSpec, Timestamp, Token};
+use runcue_store::event_run::read_event_run;
+use runcue_store::stage::stages;
 use runcue_store::{
-    ListRequest, LogChunk, Page, Refused, Result, ScheduleInfo, StoreError, WorkerInfo,
+    ListRequest, LogChunk, Page, Record, Refused, Result, ScheduleInfo, StoreError, WorkerInfo,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use crate::connection::{self, Options};
-use crate::failure::explain;
-use crate::rows::{self, COLUMNS, FROM, blob, id_bits, parsed, signed, stages, unsigned};
+use crate::failure::{explain, unreadable};
+use crate::rows::{self, COLUMNS, FROM, blob, id_bits, parsed, signed, unsigned};
+use crate::specs::Specs;
 
 /// Connections at the most.
 const SIZE: usize = 4;
@@ -77,7 +80,7 @@ impl Clause {
     pub fn of(filter: &JobFilter) -> Self {
         let mut clause = Self { sql: String::new(), values: Vec::new() };
         if !filter.states.is_empty() {
-            let numbers = filter.states.iter().flat_map(|state| stages(*state)).map(i64::to_string);
+            let numbers = filter.states.iter().flat_map(|state| stages(*state)).map(u8::to_string);
             let list = numbers.collect::<Vec<_>>().join(", ");
             clause.sql.push_str(&format!(" AND job.stage IN ({list})"));
         }
@@ -113,8 +116,26 @@ impl Clause {
 pub fn get(connection: &Connection, ids: &[JobId]) -> rusqlite::Result<Vec<Option<Job>>> {
     let mut statement =
         connection.prepare_cached(&format!("SELECT {COLUMNS} FROM {FROM} WHERE job.id = ?1"))?;
-    let one = |id: &JobId| statement.query_row([&blob(id.as_u128())[..]], rows::job).optional();
+    let mut specs = Specs::default();
+    let one = |id: &JobId| {
+        statement.query_row([&blob(id.as_u128())[..]], |row| rows::job(row, &mut specs)).optional()
+    };
     ids.iter().map(one).collect()
+}
+
+/// The ids from one to another, in their order.
+pub fn ids_between(
+    connection: &Connection,
+    first: JobId,
+    last: JobId,
+    limit: usize,
+) -> rusqlite::Result<Vec<JobId>> {
+    let sql = "SELECT id FROM job WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3";
+    let (first, last) = (blob(first.as_u128()), blob(last.as_u128()));
+    let values = params![&first[..], &last[..], i64::try_from(limit).unwrap_or(i64::MAX)];
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &rusqlite::Row<'_>| id_bits(row.get_ref(0)?.as_blob()?).map(JobId::from_u128);
+    statement.query_map(values, read)?.collect()
 }
 
 /// A page of jobs, newest first.
@@ -136,13 +157,26 @@ pub fn list(connection: &Connection, request: &ListRequest) -> rusqlite::Result<
     values.extend(clause.values);
     values.push((limit + 1).into());
     let mut statement = connection.prepare_cached(&sql)?;
+    let mut specs = Specs::default();
     let mut found: Vec<Job> = statement
-        .query_map(params_from_iter(values), rows::job)?
+        .query_map(params_from_iter(values), |row| rows::job(row, &mut specs))?
         .collect::<rusqlite::Result<_>>()?;
     let more = found.len() > request.limit;
     found.truncate(request.limit);
     let next = found.last().map(|job| job.seq).filter(|_| more);
     Ok(Page { rows: found, next })
+}
+
+/// Every record of a kind, by name.
+pub fn records(connection: &Connection, kind: &str) -> rusqlite::Result<Vec<Record>> {
+    let first = Record::keys_of(kind);
+    let sql = "SELECT key, body FROM record WHERE key >= ?1 AND substr(key, 1, length(?1)) = ?1 ORDER BY key";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map([&first], |row| {
+        let value = Json::trusted(row.get_ref(1)?.as_str()?);
+        Ok(Record::of(row.get_ref(0)?.as_str()?, value))
+    })?;
+    rows.filter_map(Result::transpose).collect()
 }
 
 /// Every task definition.
@@ -175,18 +209,15 @@ pub fn workers(connection: &Connection) -> rusqlite::Result<Vec<WorkerInfo>> {
 
 /// Events after a number.
 pub fn events(connection: &Connection, after: u64, limit: usize) -> rusqlite::Result<Vec<Event>> {
-    let sql = "SELECT first, at, body FROM event WHERE last > ?1 ORDER BY last";
+    let sql = "SELECT first, at, shared, body FROM event WHERE last > ?1 ORDER BY last";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([signed(after)])?;
     let mut found: Vec<Event> = Vec::new();
     while found.len() < limit {
         let Some(row) = rows.next()? else { break };
         let (first, at) = (unsigned(row.get(0)?), Timestamp::from_micros(row.get(1)?));
-        let mut run: Vec<Event> = parsed("events", row.get_ref(2)?.as_str()?)?;
-        for (seq, event) in (first..).zip(&mut run) {
-            event.seq = seq;
-            event.at = if event.at == Timestamp::ZERO { at } else { event.at };
-        }
+        let (shared, each) = (row.get_ref(2)?.as_str()?, row.get_ref(3)?.as_str()?);
+        let run = read_event_run(first, at, shared, each).map_err(|e| unreadable("events", e))?;
         found.extend(run.into_iter().filter(|event| event.seq > after));
     }
     found.truncate(limit);

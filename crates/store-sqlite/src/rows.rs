@@ -1,62 +1,43 @@
-//! A job to and from its rows. The one place that knows the numbers of the stages.
+//! A job to and from its rows.
 
 use std::sync::Arc;
 
 use runcue_core::{
-    Job, JobId, JobSpec, Json, LaneId, Lease, Life, Seq, State, StateWord, Timestamp, Token, Wait,
-    WorkerId,
+    Job, JobId, Json, LaneId, Lease, Life, Seq, State, Timestamp, Token, Wait, WorkerId,
+};
+use runcue_store::stage::{
+    self, BLOCKED, CANCELLED, COMPLETED, DELAYED, FAILED, LEASED, QUARANTINED, READY, RUNNING,
 };
 use rusqlite::Row;
 
 use crate::failure::unreadable;
-
-pub const READY: i64 = 0;
-pub const DELAYED: i64 = 1;
-pub const BLOCKED: i64 = 2;
-pub const LEASED: i64 = 3;
-pub const RUNNING: i64 = 4;
+use crate::specs::Specs;
 
 /// The columns [`bare_job`] reads, in its order.
 pub const BARE_COLUMNS: &str = "job.seq, job.lane, job.stage, job.due, job.prerequisites, job.attempt, \
     job.earlier_attempts, job.crashes, job.created_at, job.queued_at, job.started_at, job.worker, job.token, \
-    job.start_by, job.cancel_requested, job.has_dependents, job.has_outcome, body.spec";
+    job.start_by, job.cancel_requested, job.has_dependents, job.has_outcome, body.spec, body.target, body.params, job.id";
+
+/// The columns [`ready_job`] reads, in its order. What a job that waits for its turn cannot have is not asked for.
+pub const READY_COLUMNS: &str = "job.id, job.attempt, job.earlier_attempts, job.crashes, job.created_at, \
+    job.queued_at, job.started_at, job.cancel_requested, job.has_dependents, job.has_outcome, body.spec, \
+    body.target, body.params";
 
 /// The columns [`job`] reads, in its order: the bare ones, then the outcome's.
 pub const COLUMNS: &str = "job.seq, job.lane, job.stage, job.due, job.prerequisites, job.attempt, \
     job.earlier_attempts, job.crashes, job.created_at, job.queued_at, job.started_at, job.worker, job.token, \
-    job.start_by, job.cancel_requested, job.has_dependents, job.has_outcome, body.spec, outcome.last_error, \
-    outcome.failures, outcome.result, outcome.result_key, outcome.progress";
+    job.start_by, job.cancel_requested, job.has_dependents, job.has_outcome, body.spec, body.target, body.params, \
+    job.id, outcome.last_error, outcome.failures, outcome.result, outcome.result_key, outcome.progress";
 
 /// The tables those columns come from.
 pub const FROM: &str =
     "job JOIN body ON body.seq = job.seq LEFT JOIN outcome ON outcome.seq = job.seq";
 
-const OUTCOME: usize = 18;
+const OUTCOME: usize = 21;
 
-/// The stage of a state, and the instant it is found by.
-pub fn stage(life: &Life) -> (i64, Option<i64>) {
-    let finished = life.finished_at.map(Timestamp::as_micros);
-    match &life.state {
-        State::Queued(Wait::Turn) => (READY, None),
-        State::Queued(Wait::Until(at)) => (DELAYED, Some(at.as_micros())),
-        State::Queued(Wait::Prerequisites(_)) => (BLOCKED, None),
-        State::Leased(lease) => (LEASED, Some(lease.until.as_micros())),
-        State::Running(lease) => (RUNNING, Some(lease.until.as_micros())),
-        ended => (stages(ended.word())[0], finished),
-    }
-}
-
-/// The stages that a word for a state covers.
-pub fn stages(word: StateWord) -> &'static [i64] {
-    match word {
-        StateWord::Queued => &[READY, DELAYED, BLOCKED],
-        StateWord::Leased => &[LEASED],
-        StateWord::Running => &[RUNNING],
-        StateWord::Completed => &[5],
-        StateWord::Failed => &[6],
-        StateWord::Cancelled => &[7],
-        StateWord::Quarantined => &[8],
-    }
+/// The stage of a life, and the instant it is found by.
+pub fn stage(life: &Life) -> (u8, Option<i64>) {
+    (stage::stage(&life.state), stage::due(life).map(Timestamp::as_micros))
 }
 
 /// Numbers that SQLite holds as signed.
@@ -81,16 +62,18 @@ pub fn id_bits(bytes: &[u8]) -> rusqlite::Result<u128> {
 }
 
 /// Reads a job from a row with [`COLUMNS`].
-pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    let mut job = bare_job(row, 0)?.0;
+pub fn job(row: &Row<'_>, specs: &mut Specs) -> rusqlite::Result<Job> {
+    let mut job = bare_job(row, 0, specs)?.0;
     read_outcome(&mut job.life, row, OUTCOME)?;
     Ok(job)
 }
 
 /// Reads a job from a row with [`BARE_COLUMNS`] from a column on, and whether it has an outcome besides.
-pub fn bare_job(row: &Row<'_>, from: usize) -> rusqlite::Result<(Job, bool)> {
-    let spec: JobSpec = parsed("spec", row.get_ref(from + 17)?.as_str()?)?;
-    let stage: i64 = row.get(from + 2)?;
+pub fn bare_job(row: &Row<'_>, from: usize, specs: &mut Specs) -> rusqlite::Result<(Job, bool)> {
+    let id = JobId::from_u128(id_bits(row.get_ref(from + 20)?.as_blob()?)?);
+    let params = row.get_ref(from + 19)?.as_str_or_null()?;
+    let spec = specs.read(row.get_ref(from + 17)?.as_str()?, id, row.get(from + 18)?, params)?;
+    let stage: u8 = row.get(from + 2)?;
     let due: Option<i64> = row.get(from + 3)?;
     let attempt: u32 = row.get(from + 5)?;
     let due_at = Timestamp::from_micros(due.unwrap_or(0));
@@ -98,12 +81,12 @@ pub fn bare_job(row: &Row<'_>, from: usize) -> rusqlite::Result<(Job, bool)> {
         READY => State::Queued(Wait::Turn),
         DELAYED => State::Queued(Wait::Until(due_at)),
         BLOCKED => State::Queued(Wait::Prerequisites(row.get(from + 4)?)),
-        LEASED => State::Leased(lease(row, from, spec.id, attempt, due_at)?),
-        RUNNING => State::Running(lease(row, from, spec.id, attempt, due_at)?),
-        5 => State::Completed,
-        6 => State::Failed,
-        7 => State::Cancelled,
-        8 => State::Quarantined,
+        LEASED => State::Leased(lease(row, from, id, attempt, due_at)?),
+        RUNNING => State::Running(lease(row, from, id, attempt, due_at)?),
+        COMPLETED => State::Completed,
+        FAILED => State::Failed,
+        CANCELLED => State::Cancelled,
+        QUARANTINED => State::Quarantined,
         other => return Err(unreadable("stage", other)),
     };
     let finished_at = state.word().is_final().then_some(due_at);
@@ -125,6 +108,30 @@ pub fn bare_job(row: &Row<'_>, from: usize) -> rusqlite::Result<(Job, bool)> {
         Job { seq, lane, spec: Arc::new(spec), life, has_dependents: row.get(from + 15)? },
         row.get(from + 16)?,
     ))
+}
+
+/// Reads a job that waits for its turn from a row with [`READY_COLUMNS`] from a column on, and whether it has an
+/// outcome besides.
+pub fn ready_job(
+    row: &Row<'_>,
+    from: usize,
+    (lane, seq): (LaneId, Seq),
+    specs: &mut Specs,
+) -> rusqlite::Result<(Job, bool)> {
+    let id = JobId::from_u128(id_bits(row.get_ref(from)?.as_blob()?)?);
+    let params = row.get_ref(from + 12)?.as_str_or_null()?;
+    let spec = specs.read(row.get_ref(from + 10)?.as_str()?, id, row.get(from + 11)?, params)?;
+    let life = Life {
+        attempt: row.get(from + 1)?,
+        earlier_attempts: row.get(from + 2)?,
+        crashes: row.get(from + 3)?,
+        queued_at: Timestamp::from_micros(row.get(from + 5)?),
+        started_at: row.get::<_, Option<i64>>(from + 6)?.map(Timestamp::from_micros),
+        cancel_requested: row.get(from + 7)?,
+        ..Life::begin(Timestamp::from_micros(row.get(from + 4)?), Wait::Turn)
+    };
+    let has_dependents = row.get(from + 8)?;
+    Ok((Job { seq, lane, spec: Arc::new(spec), life, has_dependents }, row.get(from + 9)?))
 }
 
 /// Reads what came of a job: last_error, failures, result, result_key and progress, from a column on.

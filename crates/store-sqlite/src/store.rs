@@ -15,7 +15,7 @@ use runcue_store::watcher::{Glance, Watcher};
 use runcue_store::writer::Writer;
 use runcue_store::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Refused, Result,
+    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Record, Refused, Result,
     Retention, ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted,
     WorkerInfo, WorkerSpec,
 };
@@ -182,6 +182,15 @@ impl Store for SqliteStore {
         self.writer.call(now, move |machine| machine.upsert_services(now, services)).await
     }
 
+    async fn put_records(&self, now: Timestamp, records: Vec<Record>) -> Result<()> {
+        self.writer.call(now, move |machine| machine.put_records(&records)).await
+    }
+
+    async fn records(&self, kind: &str) -> Result<Vec<Record>> {
+        let kind = kind.to_owned();
+        self.ask(move |connection| reader::records(connection, &kind)).await
+    }
+
     async fn upsert_tasks(&self, now: Timestamp, tasks: Vec<TaskSpec>) -> Result<()> {
         self.writer.call(now, move |machine| machine.upsert_tasks(&tasks)).await
     }
@@ -243,6 +252,10 @@ impl Store for SqliteStore {
 
     async fn list(&self, request: ListRequest) -> Result<Page<Job>> {
         self.ask(move |connection| reader::list(connection, &request)).await
+    }
+
+    async fn ids_between(&self, first: JobId, last: JobId, limit: usize) -> Result<Vec<JobId>> {
+        self.ask(move |connection| reader::ids_between(connection, first, last, limit)).await
     }
 
     async fn stats(&self, now: Timestamp) -> Result<Stats> {

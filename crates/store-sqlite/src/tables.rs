@@ -13,11 +13,11 @@ use runcue_core::{
     Event, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq, State, StateWord,
     TaskSpec, Timestamp, WorkerId,
 };
+use runcue_store::event_run::EventRun;
 use runcue_store::tables::{
     Changes, Counters, Due, EVENTS_PER_ROW, InboxRow, LOG_BYTES, ServiceRow, Tables, UsageRow,
-    event_run,
 };
-use runcue_store::{GroupInfo, LogChunk, QueueInfo, Result, ScheduleInfo, StoreError, WorkerSpec};
+use runcue_store::{GroupInfo, LogChunk, QueueInfo, Record, Result, ScheduleInfo, StoreError, WorkerSpec};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -25,6 +25,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use crate::failure::explain;
 use crate::rows::{blob, signed, text, unsigned};
+use crate::specs::Specs;
 use crate::tables::pending::Pending;
 
 /// The writing connection and what it remembers between transactions.
@@ -37,6 +38,8 @@ pub struct SqliteTables {
     usage_seen: i64,
     /// Changes of jobs that are written together, before anything else is asked or written.
     pending: RefCell<Pending>,
+    /// The text of the latest spec that was read or written.
+    specs: RefCell<Specs>,
     /// Places of claimed jobs that are still there, by lane.
     left: RefCell<Map<i64, usize>>,
     /// There may be jobs in the inbox that this transaction has not looked at.
@@ -51,6 +54,7 @@ impl SqliteTables {
             stamp: 0,
             usage_seen: 0,
             pending: RefCell::default(),
+            specs: RefCell::default(),
             left: RefCell::default(),
             inbox_waits: false,
         }
@@ -357,6 +361,18 @@ impl Tables for SqliteTables {
         self.write_service(service)
     }
 
+    fn put_record(&mut self, record: &Record) -> Result<()> {
+        let key = record.key();
+        match &record.value {
+            Some(value) => self.run(
+                "INSERT OR REPLACE INTO record (key, body) VALUES (?1, ?2)",
+                [key.as_str(), value.as_str()],
+            ),
+            None => self.run("DELETE FROM record WHERE key = ?1", [key.as_str()]),
+        }
+        .map(drop)
+    }
+
     fn put_task(&mut self, task: &TaskSpec) -> Result<()> {
         let spec = self.text("task", task)?;
         self.run(
@@ -423,7 +439,7 @@ impl Tables for SqliteTables {
     }
 
     fn note_usage(&mut self, rows: &[UsageRow]) -> Result<()> {
-        type Used<'a> = (&'a str, Option<&'a str>, u64);
+        type Used<'a> = (&'a str, Option<&'a str>, i64);
         let mut runs: BTreeMap<Timestamp, Vec<Used<'_>>> = BTreeMap::new();
         for row in rows {
             let key = row.key.as_ref().map(runcue_core::Key::as_str);
@@ -451,9 +467,11 @@ impl Tables for SqliteTables {
     fn append_events(&mut self, events: &[Event]) -> Result<()> {
         for run in events.chunks(EVENTS_PER_ROW) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            let body = event_run(run, last.at);
-            let sql = "INSERT INTO event (last, first, at, body) VALUES (?1, ?2, ?3, ?4)";
-            self.run(sql, params![signed(last.seq), signed(first.seq), last.at.as_micros(), body])?;
+            let (seqs, at) = ((signed(first.seq), signed(last.seq)), last.at.as_micros());
+            let EventRun { shared, each } = EventRun::write(run, last.at);
+            let sql =
+                "INSERT INTO event (last, first, at, shared, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+            self.run(sql, params![seqs.1, seqs.0, at, shared, each])?;
         }
         Ok(())
     }
@@ -462,6 +480,10 @@ impl Tables for SqliteTables {
         let newest = self
             .row("SELECT max(last) FROM event", [], |row| row.get::<_, Option<i64>>(0))?
             .flatten();
+        if !dry_run {
+            // Kept as long as events are: there is no other word of them.
+            self.run("DELETE FROM refused WHERE at < ?1", [before.as_micros()])?;
+        }
         let Some(newest) = newest else { return Ok(0) };
         // Rows are whole transactions; only those that are out of date as a whole go.
         let values = [before.as_micros(), newest.saturating_sub(signed(keep))];
@@ -488,8 +510,8 @@ impl Tables for SqliteTables {
         self.run(sql, [seq, limit_of(LOG_BYTES)]).map(drop)
     }
 
-    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
-        self.read_inbox(limit)
+    fn inbox(&mut self, after: u64, limit: usize) -> Result<Vec<InboxRow>> {
+        self.read_inbox(after, limit)
     }
 
     fn clear_inbox(&mut self, n: u64, refused: Option<&str>) -> Result<()> {

@@ -12,6 +12,7 @@
 //! - events are numbered in the order of the changes they tell of.
 
 pub mod error;
+pub mod event_run;
 pub mod machine;
 pub mod memory;
 pub mod moving;
@@ -20,6 +21,7 @@ pub mod presence;
 mod projects;
 pub mod reply;
 pub mod request;
+pub mod stage;
 pub mod tables;
 pub mod watcher;
 pub mod writer;
@@ -38,7 +40,7 @@ pub use memory::MemoryStore;
 pub use moving::{Definitions, Moved, MovedJob};
 pub use reply::{
     Candidate, Candidates, Claimed, Counts, Extended, Finished, Fired, Firing, GroupInfo, LeftOut,
-    LogChunk, LogStream, Page, Particulars, ProjectInfo, Pruned, QueueInfo, Reaped, Refused,
+    LogChunk, LogStream, Page, Particulars, ProjectInfo, Pruned, QueueInfo, Reaped, Record, Refused,
     ScheduleInfo, ServiceInfo, Stats, Submitted, WorkerInfo,
 };
 pub use request::{
@@ -108,6 +110,12 @@ pub trait Store: Send + Sync + 'static {
     /// Stores task definitions with the queue.
     async fn upsert_tasks(&self, now: Timestamp, tasks: Vec<TaskSpec>) -> Result<()>;
 
+    /// Keeps records of fronts, all or none; one without a value goes.
+    async fn put_records(&self, now: Timestamp, records: Vec<Record>) -> Result<()>;
+
+    /// Every record of a kind, by name.
+    async fn records(&self, kind: &str) -> Result<Vec<Record>>;
+
     /// Defines schedules, all or none. One whose expression, zone or pause has changed fires next at its
     /// next instant after now; any other change leaves its next firing as it is.
     async fn upsert_schedules(&self, now: Timestamp, schedules: Vec<ScheduleSpec>) -> Result<()>;
@@ -148,6 +156,24 @@ pub trait Store: Send + Sync + 'static {
 
     /// Jobs by filter, newest first, page by page.
     async fn list(&self, request: ListRequest) -> Result<Page<Job>>;
+
+    /// The ids from one to another, both included, in their order, at most so many. A store that keeps ids in
+    /// order looks them up; this looks at every job.
+    async fn ids_between(&self, first: JobId, last: JobId, limit: usize) -> Result<Vec<JobId>> {
+        let (mut found, mut before) = (Vec::new(), None);
+        loop {
+            let page = self.list(ListRequest { before, limit: 1_000, ..ListRequest::default() });
+            let page = page.await?;
+            let ids = page.rows.iter().map(Job::id);
+            found.extend(ids.filter(|id| (first..=last).contains(id)));
+            before = page.next;
+            if before.is_none() {
+                found.sort_unstable();
+                found.truncate(limit);
+                return Ok(found);
+            }
+        }
+    }
 
     /// Counts of everything, without looking at every job. Jobs that applications have put down beside the
     /// queue are admitted first.

@@ -18,7 +18,7 @@ use crate::machine::Machine;
 use crate::moving::Moved;
 use crate::reply::{
     Candidates, Claimed, Extended, Finished, Fired, GroupInfo, LogChunk, Page, Pruned, QueueInfo,
-    Reaped, ScheduleInfo, ServiceInfo, Stats, Submitted, WorkerInfo,
+    Reaped, Record, ScheduleInfo, ServiceInfo, Stats, Submitted, WorkerInfo,
 };
 use crate::request::{
     ClaimRequest, Extend, Finish, ListRequest, Retention, SubmitBatch, WorkerSpec,
@@ -132,6 +132,14 @@ impl Store for MemoryStore {
 
     async fn upsert_services(&self, now: Timestamp, services: Vec<ServiceSpec>) -> Result<()> {
         self.write(now, |machine| machine.upsert_services(now, services))
+    }
+
+    async fn put_records(&self, now: Timestamp, records: Vec<Record>) -> Result<()> {
+        self.write(now, |machine| machine.put_records(&records))
+    }
+
+    async fn records(&self, kind: &str) -> Result<Vec<Record>> {
+        Ok(self.read(|tables| tables.records(kind)))
     }
 
     async fn upsert_tasks(&self, now: Timestamp, tasks: Vec<TaskSpec>) -> Result<()> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use runcue_core::breaker::Breaker;
 use runcue_core::service::KeyLimits;
 use runcue_core::{
-    GroupName, Job, JobId, Lease, OnFull, QueueName, Rate, ScheduleName, ScheduleSpec, Seq,
+    GroupName, Job, JobId, Json, Lease, OnFull, QueueName, Rate, ScheduleName, ScheduleSpec, Seq,
     ServiceName, ServiceSpec, StateWord, Timestamp, Token,
 };
 use serde::{Deserialize, Serialize};
@@ -388,5 +388,37 @@ impl Pruned {
     /// Whether there was nothing to do.
     pub fn is_empty(&self) -> bool {
         self.jobs.values().all(|n| *n == 0) && self.events == 0 && self.usage == 0
+    }
+}
+
+/// Something small that a front keeps with the queue, such as a token. Stores do not look inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What sort of thing: a word of its front.
+    pub kind: String,
+    /// Its name among its kind.
+    pub name: String,
+    /// What is kept; nothing for one that goes.
+    pub value: Option<Json>,
+}
+
+impl Record {
+    /// Every kind there is, for whoever moves a queue.
+    pub const KINDS: [&str; 1] = ["token"];
+
+    /// What it is kept under: kinds end where their names begin.
+    pub fn key(&self) -> String {
+        format!("{}\n{}", self.kind, self.name)
+    }
+
+    /// What the keys of a kind begin with.
+    pub fn keys_of(kind: &str) -> String {
+        format!("{kind}\n")
+    }
+
+    /// From what it is kept under.
+    pub fn of(key: &str, value: Json) -> Option<Self> {
+        let (kind, name) = key.split_once('\n')?;
+        Some(Self { kind: kind.to_owned(), name: name.to_owned(), value: Some(value) })
     }
 }

@@ -113,6 +113,9 @@ pub enum Outcome {
     },
     /// Given back undone. The attempt is not counted.
     HandBack,
+    /// Given back, and surely never begun. The attempt is not counted, and neither is its start: its places in
+    /// the windows of rated services are free again.
+    Unstarted,
     /// Stopped because somebody withdrew the job.
     Stopped,
 }

@@ -12,7 +12,7 @@ use runcue_core::{
 use runcue_core::map::Map;
 
 use crate::Result;
-use crate::reply::{GroupInfo, LogChunk, QueueInfo, ScheduleInfo};
+use crate::reply::{GroupInfo, LogChunk, QueueInfo, Record, ScheduleInfo};
 use crate::request::WorkerSpec;
 
 /// Output kept per job, in bytes. The oldest chunks go first; the latest one always stays.
@@ -47,7 +47,7 @@ pub struct ServiceRow {
     pub held_until: Timestamp,
 }
 
-/// Units of a service used at an instant.
+/// Units of a service used at an instant; fewer than none, if they were noted before and never used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsageRow {
     /// The service.
@@ -57,7 +57,7 @@ pub struct UsageRow {
     /// When.
     pub at: Timestamp,
     /// How many.
-    pub units: u64,
+    pub units: i64,
 }
 
 /// The numbers a store counts on with.
@@ -212,6 +212,8 @@ pub trait Tables {
     fn put_queue(&mut self, queue: &QueueInfo) -> Result<()>;
     /// Writes a service.
     fn put_service(&mut self, service: &ServiceRow) -> Result<()>;
+    /// Writes a record of a front under its key, or deletes it.
+    fn put_record(&mut self, record: &Record) -> Result<()>;
     /// Writes a task definition.
     fn put_task(&mut self, task: &TaskSpec) -> Result<()>;
     /// Writes a worker instance.
@@ -247,9 +249,9 @@ pub trait Tables {
     /// Keeps output; no more than a bound per job.
     fn append_log(&mut self, seq: Seq, chunk: &LogChunk) -> Result<()>;
 
-    /// Jobs that were put down beside the queue, oldest first.
-    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
-        let _ = limit;
+    /// Jobs that were put down beside the queue, after a number, oldest first.
+    fn inbox(&mut self, after: u64, limit: usize) -> Result<Vec<InboxRow>> {
+        let _ = (after, limit);
         Ok(Vec::new())
     }
     /// A row of the inbox was admitted and goes, or was refused and is kept apart with the reason.

@@ -23,7 +23,9 @@ use crate::{Result, StoreError};
 const TOGETHER: usize = 256;
 
 /// How long the thread looks for another request before it sleeps.
-const MOMENT: Duration = Duration::from_micros(30);
+const MOMENT: Duration = Duration::from_micros(100);
+/// For so much of it, it lets nobody else have its core.
+const BRIEF: Duration = Duration::from_micros(20);
 
 /// What tables need besides their rows so that one thread can write them.
 pub trait Transaction {
@@ -243,14 +245,18 @@ impl<T: Tables + Transaction> Worker<T> {
 /// would take longer than looking for a moment.
 fn next<T>(requests: &Receiver<Request<T>>) -> Option<Request<T>> {
     let begin = Instant::now();
-    while begin.elapsed() < MOMENT {
+    loop {
         match requests.try_recv() {
             Ok(request) => return Some(request),
             Err(TryRecvError::Disconnected) => return None,
-            Err(TryRecvError::Empty) => std::hint::spin_loop(),
+            Err(TryRecvError::Empty) => {}
+        }
+        match begin.elapsed() {
+            spent if spent < BRIEF => std::hint::spin_loop(),
+            spent if spent < MOMENT => std::thread::yield_now(),
+            _ => return requests.recv().ok(),
         }
     }
-    requests.recv().ok()
 }
 
 fn refuse_all<T>(requests: impl Iterator<Item = Request<T>>, error: &StoreError) {

@@ -6,19 +6,25 @@
 //!   gone some seconds after the last process that used it, however that ended.
 //! - **Private** ([`Postgres::settings`], [`Redis::settings`]): a server of one's own, to kill, freeze and
 //!   start again. It ends with the test, also when the test is killed.
+//! - [`Authority`]: signs certificates for servers that speak TLS.
+//! - [`Pooler`]: a PgBouncer in front of a private PostgreSQL.
 //! - [`Proxy`]: stands between a client and a server and loses requests or replies.
 //!
 //! All calls block. A server that cannot be started is an error with one line that names the package it
 //! comes in. For tests and benchmarks only; nothing that runcue ships depends on it.
 
+mod authority;
 mod keeper;
 mod place;
+mod pooler;
 mod postgres;
 mod proxy;
 mod redis;
 mod shared;
 mod trouble;
 
+pub use authority::{Authority, Certificate};
+pub use pooler::Pooler;
 pub use postgres::{Database, Postgres, PostgresSettings};
 pub use proxy::{Fault, Proxy};
 pub use redis::{Prefix, Redis, RedisSettings};

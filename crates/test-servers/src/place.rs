@@ -78,6 +78,17 @@ impl RunAs {
     pub fn make_directory(&self, path: &Path) -> Result<(), Trouble> {
         let made = fs::DirBuilder::new().mode(0o700).create(path);
         made.map_err(Trouble::with(path.display()))?;
+        self.own(path)
+    }
+
+    /// Makes a file one that only this user can read.
+    pub fn take_file(&self, path: &Path) -> Result<(), Trouble> {
+        let narrow = fs::set_permissions(path, fs::Permissions::from_mode(0o600));
+        narrow.map_err(Trouble::with(path.display()))?;
+        self.own(path)
+    }
+
+    fn own(&self, path: &Path) -> Result<(), Trouble> {
         match self {
             Self::Oneself => Ok(()),
             Self::Nobody { uid, gid } => {

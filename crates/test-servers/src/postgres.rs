@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::keeper::{self, Kept};
 use crate::place::{self, RunAs};
 use crate::shared::{self, Membership};
-use crate::{Proxy, Trouble};
+use crate::{Certificate, Proxy, Trouble};
 
 const PACKAGE: &str = "postgresql";
 /// The superuser of every server here.
@@ -23,6 +23,7 @@ const TRIES: usize = 5;
 pub struct PostgresSettings {
     durable: bool,
     password: Option<String>,
+    tls: Option<Certificate>,
     lines: Vec<(String, String)>,
 }
 
@@ -39,6 +40,13 @@ impl PostgresSettings {
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Speaks TLS to whoever asks for it.
+    #[must_use]
+    pub fn tls(mut self, certificate: &Certificate) -> Self {
+        self.tls = Some(certificate.clone());
         self
     }
 
@@ -115,6 +123,7 @@ impl Cluster {
             log: directory.join("log"),
             settings,
         };
+        cluster.take_certificate()?;
         if let Some(password) = &cluster.settings.password {
             let (port, kept) = cluster.start_private()?;
             psql(
@@ -128,10 +137,25 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// The server reads its key only from a file of its own.
+    fn take_certificate(&self) -> Result<(), Trouble> {
+        let Some(own) = &self.settings.tls else { return Ok(()) };
+        for (from, name) in [(&own.certificate, "server.crt"), (&own.key, "server.key")] {
+            let to = self.data.join(name);
+            fs::copy(from, &to).map_err(Trouble::with(from.display()))?;
+            self.run_as.take_file(&to)?;
+        }
+        Ok(())
+    }
+
     fn line(&self, port: u16) -> Result<Vec<String>, Trouble> {
         let mut words = vec!["-D".to_owned(), self.data.display().to_string()];
         words.extend(["-p".to_owned(), port.to_string()]);
         words.extend(self.settings.words());
+        if self.settings.tls.is_some() {
+            // The names the server looks for by itself.
+            words.push("--ssl=on".to_owned());
+        }
         Ok(self.run_as.command(&place::program("postgres", PACKAGE)?, &words))
     }
 

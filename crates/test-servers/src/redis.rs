@@ -22,6 +22,8 @@ const TRIES: usize = 5;
 pub struct RedisSettings {
     lines: Vec<(String, String)>,
     password: Option<String>,
+    /// Where its data is, if not in its own directory.
+    data: Option<PathBuf>,
 }
 
 impl Default for RedisSettings {
@@ -34,7 +36,7 @@ impl Default for RedisSettings {
             ("appendfsync", "everysec"),
         ];
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        Self { lines: lines.into_iter().map(owned).collect(), password: None }
+        Self { lines: lines.into_iter().map(owned).collect(), password: None, data: None }
     }
 }
 
@@ -50,6 +52,13 @@ impl RedisSettings {
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.set("requirepass", password)
+    }
+
+    /// Keeps its data in this directory.
+    #[must_use]
+    pub fn data(mut self, directory: &Path) -> Self {
+        self.data = Some(directory.to_owned());
+        self
     }
 
     /// A setting as in `redis.conf`, instead of an earlier one of that name.
@@ -85,7 +94,7 @@ impl RedisSettings {
         let mut line = vec![program.display().to_string()];
         let own = [
             ("port".to_owned(), port.to_string()),
-            ("dir".to_owned(), directory.display().to_string()),
+            ("dir".to_owned(), self.data.as_deref().unwrap_or(directory).display().to_string()),
         ];
         for (name, value) in self.lines.iter().chain(&own) {
             line.push(format!("--{name}"));

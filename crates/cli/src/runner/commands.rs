@@ -110,7 +110,8 @@ impl Drop for Running<'_> {
     }
 }
 
-fn start_guard() -> Result<Guard, Trouble> {
+/// Starts a guard process, so that nothing we start outlives us.
+pub fn start_guard() -> Result<Guard, Trouble> {
     let cannot = |error: std::io::Error| {
         Trouble::failed(format!("the guard process cannot be started: {error}"))
     };

@@ -13,7 +13,6 @@ mod known_tasks;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runcue::{Address, Kind};
 use runcue_core::{ClaimFilter, TaskName, TaskSpec};
 use runcue_engine::{Cue, CueBuilder, Task};
 use runcue_store::{Keep, Retention, Store};
@@ -26,7 +25,7 @@ use crate::stored_task::StoredTask;
 use crate::trouble::Trouble;
 use crate::words;
 
-pub use commands::{Commands, guard_main};
+pub use commands::{Commands, guard_main, start_guard};
 pub use interrupt::{Interrupt, Signal};
 pub use known_tasks::{follow_tasks, is_wanted, runnable};
 
@@ -48,8 +47,6 @@ pub struct Setup {
     pub grace: Duration,
     /// How long others wait for us when we are silent, before they take our jobs over.
     pub lease: Duration,
-    /// How long after its claim a job of a rated service may start; see [`start_within`].
-    pub start_within: Duration,
 }
 
 /// Runs jobs until it is stopped.
@@ -85,7 +82,6 @@ impl Runner {
             .filter(setup.filter)
             .lease(setup.lease)
             .heartbeat(setup.lease / 3)
-            .start_within(setup.start_within)
             // The waiting is done here, where a second Ctrl-C can end it.
             .stop_grace(Duration::ZERO)
             .retention(Some(retention(setup.retention)));
@@ -161,16 +157,6 @@ pub(crate) fn handled(commands: &Arc<Commands>, spec: TaskSpec, stored: StoredTa
 pub fn slots(flag: Option<u32>, file: Option<u32>, config: Option<u32>) -> usize {
     let said = flag.or(file).or(config).and_then(|slots| usize::try_from(slots).ok());
     said.unwrap_or_else(|| std::thread::available_parallelism().map_or(4, usize::from))
-}
-
-/// How long after its claim a job of a rated service may start. One that cannot is handed back, and its place in
-/// the window is lost, so this is more than the claim itself takes: on a server that is a round trip or two and a
-/// sync of its disk.
-pub fn start_within(address: &Address) -> Duration {
-    match address.kind() {
-        Kind::Memory | Kind::Sqlite | Kind::Lmdb => Duration::from_millis(25),
-        Kind::Postgres | Kind::Redis => Duration::from_millis(100),
-    }
 }
 
 /// What an engine cannot do, in words.

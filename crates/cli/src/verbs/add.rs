@@ -62,20 +62,22 @@ struct AddedAll {
 
 /// Puts jobs in the queue.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
-    let now = clock::now();
     if args.job.is_empty() && args.from.is_none() {
         return Err(Trouble::usage("there is nothing to add")
             .help("write `runcue add -- COMMAND ARG…`, or name a stored task with --task"));
     }
     if let Some(from) = args.from.clone() {
-        let jobs = tokio::task::spawn_blocking(move || read_lines(&from, now))
+        let lines = tokio::task::spawn_blocking(move || read_lines(&from))
             .await
             .map_err(|error| Trouble::failed(format!("reading stopped: {error}")))??;
+        // What is wrong with them is told before a queue is made; spans in them count by the queue's clock.
+        let jobs = read_jobs(&lines, clock::now())?;
         let store = app.new_store()?;
+        let jobs = if clock::is_shifted() { read_jobs(&lines, clock::now())? } else { jobs };
         return add_many(&*store, jobs, app).await;
     }
     let store = app.new_store()?;
-    let job = one_job(&args, &*store, now).await?;
+    let job = one_job(&args, &*store, clock::now()).await?;
     let added = submit(&*store, vec![job], app.out).await?;
     tell(&added, args.from.is_some(), app)?;
     Ok(Exit::Ok)
@@ -116,7 +118,8 @@ async fn one_job(args: &Args, store: &dyn Store, now: Timestamp) -> Result<JobSp
     Ok(job)
 }
 
-fn read_lines(from: &PathBuf, now: Timestamp) -> Result<Vec<JobSpec>, Trouble> {
+/// The lines of a file that are not empty, with their numbers.
+fn read_lines(from: &PathBuf) -> Result<Vec<(usize, String)>, Trouble> {
     let cannot =
         |error: io::Error| Trouble::usage(format!("{} cannot be read: {error}", from.display()));
     let reader: Box<dyn BufRead> = if from.as_os_str() == "-" {
@@ -124,12 +127,16 @@ fn read_lines(from: &PathBuf, now: Timestamp) -> Result<Vec<JobSpec>, Trouble> {
     } else {
         Box::new(BufReader::new(File::open(from).map_err(cannot)?))
     };
-    let mut jobs = Vec::new();
+    let mut lines = Vec::new();
     for (n, line) in reader.lines().enumerate() {
         let line = line.map_err(cannot)?;
         if !line.trim().is_empty() {
-            jobs.push(job_line::read(&line, n + 1, now)?);
+            lines.push((n + 1, line));
         }
     }
-    Ok(jobs)
+    Ok(lines)
+}
+
+fn read_jobs(lines: &[(usize, String)], now: Timestamp) -> Result<Vec<JobSpec>, Trouble> {
+    lines.iter().map(|(n, line)| job_line::read(line, *n, now)).collect()
 }

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::exit::Exit;
 use crate::store::{self, Access};
 use crate::trouble::Trouble;
-use crate::verbs::r#move;
+use crate::verbs::r#move::{self, Purpose};
 use crate::view::BackupView;
 use crate::{clock, words};
 
@@ -38,7 +38,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     }
     let to = store::address(&format!("sqlite:{file}"))?;
     if from.kind() == Kind::Memory || !from.backup(&args.file)? {
-        r#move::copy(&from, &to, args.force, app).await?;
+        r#move::copy(&from, &to, args.force, Purpose::Backup, app).await?;
     }
     let copy = app.open_as_it_is(&to, Access::Existing)?;
     let counts = copy.stats(clock::now()).await?.counts;

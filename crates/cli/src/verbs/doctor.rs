@@ -154,33 +154,30 @@ fn durability(words: &str) -> Check {
 
 /// The server: its version and its clock.
 async fn place(store: &dyn Store) -> Result<Vec<Check>, Trouble> {
-    let asked = clock::now();
+    let asked = clock::machine();
     let found = store.particulars().await?;
-    let answered = clock::now();
+    let answered = clock::machine();
     let mut checks = Vec::new();
     if let Some(server) = found.server {
         let schema = found.schema.map(|version| format!(", schema version {version}"));
         checks.push(Check::ok("server", server + &schema.unwrap_or_default()));
     }
-    checks.extend(found.now.map(|theirs| skew(asked, theirs, answered)));
+    checks.extend(found.now.map(|theirs| skew(clock::ahead(asked, theirs, answered))));
     Ok(checks)
 }
 
-/// How far the two clocks are apart, at the least: the server looked at its own somewhere between asking and
-/// answering.
-fn skew(asked: Timestamp, theirs: Timestamp, answered: Timestamp) -> Check {
-    let (apart, word) = match theirs < asked {
-        true => (asked.since(theirs), "ahead of"),
-        false => (theirs.since(answered), "behind"),
-    };
+/// How far the server's clock is ahead of this machine's, in microseconds.
+fn skew(ahead: i64) -> Check {
+    let word = if ahead < 0 { "ahead of" } else { "behind" };
+    let apart = Duration::from_micros(ahead.unsigned_abs());
     if apart < SKEW {
         return Check::ok("clock", "this machine's clock agrees with the server's");
     }
     Check::warning(
         "clock",
         format!("this machine's clock is {} {word} the server's", words::span(apart)),
-        "leases and limits follow the server's clock, so nothing breaks; set this one, so that the times shown \
-         are right",
+        "leases, limits and the times shown here follow the server's clock, so nothing breaks; set this one, so that \
+         instants you write mean what you think",
     )
 }
 

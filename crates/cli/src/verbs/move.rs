@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use runcue::{Address, Kind};
 use runcue_core::{Job, JobFilter, JobId};
-use runcue_store::{Counts, ListRequest, LogChunk, Moved, MovedJob, Store};
+use runcue_store::{Counts, ListRequest, LogChunk, Moved, MovedJob, Store, Record};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
@@ -20,6 +21,8 @@ use crate::verbs::status;
 use crate::view::MoveView;
 use crate::{clock, words};
 
+/// Clocks that are no further apart than this agree.
+const SKEW: Duration = Duration::from_secs(1);
 /// Jobs that are copied in one step.
 const BATCH: usize = 1000;
 /// Jobs whose output is asked for at once.
@@ -36,7 +39,7 @@ pub struct Args {
     /// The store to copy it to: empty, or what an earlier move left there
     #[arg(value_name = "TO")]
     to: String,
-    /// Also while workers run or jobs are leased; their leases lapse in the copy
+    /// Also while workers run or jobs are leased, whose leases lapse in the copy, or where clocks differ
     #[arg(long)]
     force: bool,
 }
@@ -44,7 +47,7 @@ pub struct Args {
 /// Moves a queue.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     let (from, to) = (store::address(&args.from)?, store::address(&args.to)?);
-    let view = copy(&from, &to, args.force, app).await?;
+    let view = copy(&from, &to, args.force, Purpose::Move, app).await?;
     if app.out.json {
         app.out.document(&view)?;
     } else {
@@ -74,19 +77,34 @@ fn describe(view: &MoveView, to: &Address) -> String {
     )
 }
 
+/// What a copy is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Work goes on in it.
+    Move,
+    /// It is kept as it is.
+    Backup,
+}
+
 /// Copies a queue and verifies the copy.
 pub async fn copy(
     from: &Address,
     to: &Address,
     force: bool,
+    purpose: Purpose,
     app: &App,
 ) -> Result<MoveView, Trouble> {
     check_addresses(from, to)?;
     let source = app.open_as_it_is(from, Access::Existing)?;
+    clock::follow(&*source).await;
     if !force {
         check_idle(&*source, from).await?;
     }
     let target = app.open_as_it_is(to, Access::Create)?;
+    if purpose == Purpose::Move && !force {
+        check_clocks(&*source, &*target).await?;
+    }
+    clock::follow(&*target).await;
     let known = check_target(&*source, &*target, to).await?;
     let total = source.stats(clock::now()).await?.counts.total();
     let mut work = Move { source, target, known, show: Show::new(app, total), counted: [0; 3] };
@@ -131,6 +149,22 @@ async fn check_idle(source: &dyn Store, from: &Address) -> Result<(), Trouble> {
         return Err(Trouble::failed(says).help(help));
     }
     Ok(())
+}
+
+/// Instants are moved as they are. Between clocks that differ a delay, a lease and the place of a start in its window
+/// would all mean something else, so that is not done unasked.
+async fn check_clocks(source: &dyn Store, target: &dyn Store) -> Result<(), Trouble> {
+    let theirs = clock::ahead_of_machine(target).await?.unwrap_or(0);
+    let apart = theirs - clock::ahead_of_machine(source).await?.unwrap_or(0);
+    let span = Duration::from_micros(apart.unsigned_abs());
+    if span < SKEW {
+        return Ok(());
+    }
+    let word = if apart > 0 { "ahead of" } else { "behind" };
+    let says = format!("the clock of TO is {} {word} that of FROM", words::span(span));
+    let help = "set the clocks first, or use --force: times are moved as they are, so jobs with a time run so much \
+                earlier or later, and for one window a rate may not hold";
+    Err(Trouble::failed(says).help(help))
 }
 
 /// Answers whether there are jobs in it already, all of them from here.
@@ -201,6 +235,10 @@ impl Move {
             if after.is_none() {
                 break;
             }
+        }
+        for kind in Record::KINDS {
+            let records = self.source.records(kind).await?;
+            self.target.put_records(clock::now(), records).await?;
         }
         // The turns of groups change with the jobs that come, so they are set once more at the end.
         self.target.take_over(clock::now(), Moved { definitions, ..Moved::default() }).await?;

@@ -287,7 +287,6 @@ async fn make_runner(
         retention: app.config.retention,
         grace: args.grace,
         lease: args.lease,
-        start_within: runner::start_within(address),
     };
     Runner::new(Arc::clone(store), commands, tasks.collect(), setup, app.out).await
 }

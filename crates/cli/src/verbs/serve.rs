@@ -60,7 +60,8 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::new(address, PORT));
     }
     let text = text.replace("localhost:", "127.0.0.1:");
-    text.parse().map_err(|_| "an address and a port are expected, such as 127.0.0.1:3000".to_owned())
+    text.parse()
+        .map_err(|_| "an address and a port are expected, such as 127.0.0.1:3000".to_owned())
 }
 
 fn env(name: &str) -> Option<String> {
@@ -96,22 +97,47 @@ fn tokens() -> Vec<StaticToken> {
         .collect()
 }
 
-/// Serves until it is stopped.
-pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
+/// A hub that is ready to be served.
+pub struct Served {
+    /// The hub.
+    pub hub: Hub,
+    /// Where connections come in.
+    pub door: Door,
+    /// Its address.
+    pub url: String,
+    /// Its store, as people call it.
+    pub store: String,
+    /// A token that may do everything, if one is needed.
+    pub token: Option<String>,
+}
+
+/// Opens the store, the door and the hub.
+pub async fn open(args: Args, app: &App) -> Result<Served, Trouble> {
     let listen = address(args.listen)?;
     let tokens = tokens();
+    let token = tokens.first().map(|token| token.secret.clone());
     let loopback = listen.ip().is_loopback();
     let queue = app.address_or(sqlite_path().as_deref())?;
     let store = app.open(&queue, crate::store::Access::Create)?;
-    if !loopback && tokens.is_empty() {
-        return Err(Trouble::failed(format!("{listen} can be reached from elsewhere and there is no token"))
-            .help("set RUNCUE_TOKEN to a long random text, or listen on 127.0.0.1"));
+    let kept = runcue_hub::tokens::list(&*store).await?;
+    if !loopback && tokens.is_empty() && kept.is_empty() {
+        let why = format!("{listen} can be reached from elsewhere and there is no token");
+        return Err(Trouble::failed(why)
+            .help("make one with `runcue token create NAME`, set RUNCUE_TOKEN to a long random text, or listen on 127.0.0.1"));
     }
     let listener = tokio::net::TcpListener::bind(listen).await.map_err(|error| {
         Trouble::failed(format!("{listen} cannot be listened on: {error}"))
             .help("choose another with --listen; port 0 takes any that is free")
     })?;
     let bound = listener.local_addr().unwrap_or(listen);
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
+    let door = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => Door::tls(listener, certificate, key),
+        _ => Door::plain(listener),
+    };
+    let door = door.map_err(|error| {
+        Trouble::failed(error.to_string()).help("--tls-cert and --tls-key name PEM files")
+    })?;
     let config = HubConfig {
         place: queue.to_string(),
         lease: args.lease,
@@ -123,29 +149,27 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
         unchecked_solvers: args.allow_unchecked_solvers,
         ..HubConfig::default()
     };
-    let mut interrupt = Interrupt::new()?;
     let hub = Hub::open(store, config).await.map_err(trouble)?;
-    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
-    let serving = Serving { url: format!("{scheme}://{bound}"), store: queue.to_string() };
+    Ok(Served { hub, door, url: format!("{scheme}://{bound}"), store: queue.to_string(), token })
+}
+
+/// Serves until it is stopped.
+pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
+    let mut interrupt = Interrupt::new()?;
+    let served = open(args, app).await?;
+    let serving = Serving { url: served.url, store: served.store };
     if app.out.json {
         app.out.document(&serving)?;
     } else {
         app.out.say(format!("serving {} at {}; Ctrl-C stops", serving.store, serving.url))?;
     }
-    let door = match (&args.tls_cert, &args.tls_key) {
-        (Some(certificate), Some(key)) => Door::tls(listener, certificate, key),
-        _ => Door::plain(listener),
-    };
-    let door = door.map_err(|error| {
-        Trouble::failed(error.to_string()).help("--tls-cert and --tls-key name PEM files")
-    })?;
     let (told, signal) = tokio::sync::oneshot::channel();
     let stop = async move {
         let signal = interrupt.next().await;
         // The receiver is gone only if serving has ended by itself.
         let _ = told.send(signal);
     };
-    hub.serve(door, stop).await.map_err(trouble)?;
+    served.hub.serve(served.door, stop).await.map_err(trouble)?;
     Ok(signal.await.map_or(Exit::Ok, |signal| signal.exit()))
 }
 
@@ -154,7 +178,8 @@ fn sqlite_path() -> Option<String> {
     env("SQLITE_PATH").map(|path| format!("sqlite:{path}"))
 }
 
-fn trouble(error: HubError) -> Trouble {
+/// What a person reads of a hub that could not go on.
+pub fn trouble(error: HubError) -> Trouble {
     match error {
         HubError::Store(error) => error.into(),
         other => Trouble::failed(other.to_string()),

@@ -138,7 +138,6 @@ async fn make_runner(
         retention: app.config.retention,
         grace: args.grace,
         lease: args.lease,
-        start_within: runner::start_within(&app.address()?),
     };
     Runner::new(Arc::clone(store), Arc::clone(commands), tasks, setup, app.out).await
 }

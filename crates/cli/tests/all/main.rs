@@ -11,6 +11,8 @@ mod examples;
 mod find;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod fleet;
+#[cfg(target_os = "linux")]
+mod hub;
 mod inbox;
 mod json;
 mod look;
@@ -20,4 +22,6 @@ mod sandbox;
 mod schedules;
 mod stores;
 mod trouble;
+#[cfg(all(target_os = "linux", feature = "postgres", feature = "redis"))]
+mod weather;
 mod work;

@@ -106,7 +106,7 @@ async fn picture(store: &Arc<dyn Store>) -> String {
     }
     let mut rest = moved.definitions.unwrap();
     // Uses of one instant may be written down one by one or together.
-    let mut used: BTreeMap<_, u64> = BTreeMap::new();
+    let mut used: BTreeMap<_, i64> = BTreeMap::new();
     for row in std::mem::take(&mut rest.usage) {
         *used.entry((row.service, row.key, row.at)).or_default() += row.units;
     }

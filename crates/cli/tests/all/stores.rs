@@ -71,6 +71,16 @@ fn every_verb_works_on_postgres() {
     every_verb(&Sandbox::on(&database.url()), "postgres://");
 }
 
+/// Connections are lent for one transaction at a time, so nothing can be listened to.
+#[cfg(feature = "postgres")]
+#[test]
+fn every_verb_works_on_postgres_behind_a_pooler() {
+    let server = runcue_test_servers::Postgres::settings().start().unwrap();
+    let pooler = runcue_test_servers::Pooler::to(&server).unwrap();
+    let url = format!("{}?pooler=on", pooler.url(&server.url()));
+    every_verb(&Sandbox::on(&url), "postgres://");
+}
+
 #[cfg(feature = "redis")]
 #[test]
 fn every_verb_works_on_redis() {

@@ -293,6 +293,15 @@ impl Board {
         changes
     }
 
+    /// Takes back the units of a start that was counted at an instant and never was.
+    pub fn take_back(&mut self, spec: &JobSpec, at: Timestamp) {
+        for used in &spec.services {
+            if let Some(service) = self.service_mut(&used.service) {
+                service.take_back(spec.key.as_ref(), used.units, at);
+            }
+        }
+    }
+
     /// Holds a service back until an instant.
     pub fn hold(&mut self, name: &ServiceName, until: Timestamp) {
         if let Some(service) = self.service_mut(name) {

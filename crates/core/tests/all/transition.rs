@@ -24,7 +24,7 @@ enum Throw {
     Complete { stale: bool, key: Option<u8> },
     Fail { stale: bool, kind: u8, code: bool },
     RateLimited { stale: bool, seconds: Option<u64> },
-    HandBack { stale: bool },
+    HandBack { stale: bool, begun: bool },
     Stopped { stale: bool },
     Lapse,
     Cancel,
@@ -44,7 +44,7 @@ fn throw() -> impl Strategy<Value = Throw> {
         1 => (stale(), prop::option::of(0..2_u8)).prop_map(|(stale, key)| Throw::Complete { stale, key }),
         3 => (stale(), 0..4_u8, any::<bool>()).prop_map(|(stale, kind, code)| Throw::Fail { stale, kind, code }),
         1 => (stale(), prop::option::of(0..9_u64)).prop_map(|(stale, seconds)| Throw::RateLimited { stale, seconds }),
-        1 => stale().prop_map(|stale| Throw::HandBack { stale }),
+        2 => (stale(), any::<bool>()).prop_map(|(stale, begun)| Throw::HandBack { stale, begun }),
         1 => stale().prop_map(|stale| Throw::Stopped { stale }),
         2 => Just(Throw::Lapse),
         1 => Just(Throw::Cancel),
@@ -96,7 +96,7 @@ impl Walk {
             | Throw::Complete { stale, .. }
             | Throw::Fail { stale, .. }
             | Throw::RateLimited { stale, .. }
-            | Throw::HandBack { stale }
+            | Throw::HandBack { stale, .. }
             | Throw::Stopped { stale } => *stale,
             _ => false,
         };
@@ -116,7 +116,8 @@ impl Walk {
                 self.tokens += 1;
                 let until = later(*seconds);
                 let token = Token(self.tokens);
-                Input::Claim { lease: Lease { token, until, ..lease }, start: *start }
+                let start_by = (self.tokens % 2 == 0).then(|| later(1));
+                Input::Claim { lease: Lease { token, until, start_by, ..lease }, start: *start }
             }
             Throw::Extend { seconds, .. } => {
                 Input::Extend { lease: &lease, until: later(*seconds) }
@@ -139,7 +140,7 @@ impl Walk {
             Throw::RateLimited { seconds, .. } => {
                 Input::RateLimited { lease: &lease, until: seconds.map(later) }
             }
-            Throw::HandBack { .. } => Input::HandBack { lease: &lease },
+            Throw::HandBack { begun, .. } => Input::HandBack { lease: &lease, begun: *begun },
             Throw::Stopped { .. } => Input::Stopped { lease: &lease },
             Throw::Lapse => Input::Lapse,
             Throw::Cancel => Input::Cancel,
@@ -168,6 +169,9 @@ impl Walk {
             Ok(outcome) => outcome,
         };
         prop_assert!(documented(from, to), "{from} -> {to} by {throw:?}");
+        let counted = before.state.lease().and_then(|lease| lease.start_by);
+        let unstarted = matches!(throw, Throw::HandBack { begun: false, .. });
+        prop_assert_eq!(outcome.unused, counted.filter(|_| unstarted));
         match throw {
             Throw::Claim { .. } => self.attempts += 1,
             Throw::HandBack { .. } | Throw::RateLimited { .. } if to == StateWord::Queued => {
@@ -255,7 +259,7 @@ proptest! {
             Throw::Complete { stale: true, key: Some(1) },
             Throw::Fail { stale: true, kind: 0, code: false },
             Throw::RateLimited { stale: true, seconds: None },
-            Throw::HandBack { stale: true },
+            Throw::HandBack { stale: true, begun: false },
             Throw::Stopped { stale: true },
         ];
         walk.apply(&late[usize::from(kind)])?;

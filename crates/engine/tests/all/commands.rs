@@ -117,3 +117,37 @@ async fn a_pool_keeps_its_workers_and_survives_their_crashes() {
     cue.stop().await.unwrap();
     pool.close().await;
 }
+
+/// A cue that has run one job of a task.
+async fn ran(task: Task) -> runcue_core::Job {
+    let cue = Cue::builder(MemoryStore::new()).task(task).build().await.unwrap();
+    cue.start();
+    let id = cue.submit(NewJob::of("t").timeout(millis(300))).await.unwrap();
+    cue.wait(id).await.unwrap()
+}
+
+#[tokio::test]
+async fn how_much_output_of_a_command_is_kept_can_be_said_before_or_after_it() {
+    let wordy = |_: &runcue_engine::Work| Ok(CommandSpec::shell("printf 0123456789".to_owned()));
+    let before = Task::new("t").unwrap().output_bytes(4).command(wordy);
+    let after = Task::new("t").unwrap().command(wordy).output_bytes(4);
+    for task in [before, after] {
+        let result: Value = ran(task).await.result().unwrap();
+        let kept = result["stdout"].as_str().unwrap();
+        assert!(kept.ends_with("6789") && !kept.contains("345"), "{kept:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_grace_of_a_command_that_ignores_its_end_can_be_shortened() {
+    let stubborn = "trap '' TERM; while :; do sleep 0.01; done".to_owned();
+    let task = Task::new("t")
+        .unwrap()
+        .retry(retry(1))
+        .command(move |_| Ok(CommandSpec::shell(stubborn.clone())))
+        .kill_grace(millis(50));
+    let begin = std::time::Instant::now();
+    assert_eq!(word(&ran(task).await), StateWord::Quarantined);
+    // The default alone is ten seconds.
+    assert!(begin.elapsed() < secs(9), "{:?}", begin.elapsed());
+}

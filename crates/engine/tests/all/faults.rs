@@ -221,3 +221,39 @@ async fn a_slow_store_only_makes_it_slow() {
     assert_eq!(ran, (0..30).collect::<Vec<_>>());
     cue.stop().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn output_of_jobs_that_end_while_the_store_is_away_is_there_when_it_is_back() {
+    let store = Faulty::new();
+    let task = Task::new("t").unwrap().handler(|work| async move {
+        work.log("before");
+        tokio::time::sleep(secs(5)).await;
+        work.log("meanwhile");
+        Ok(())
+    });
+    let cue = over(&store).task(task).build().await.unwrap();
+    cue.start();
+    let id = cue.submit(NewJob::of("t")).await.unwrap();
+    until_running(&cue, id).await;
+    store.always(&["append_logs", "finish"], Fault::Refused);
+    tokio::time::sleep(secs(20)).await;
+    store.mend();
+    assert_eq!(word(&cue.wait(id).await.unwrap()), StateWord::Completed);
+    let logs = store.logs(id, 0).await.unwrap();
+    let text: String = logs.into_iter().map(|chunk| chunk.text).collect();
+    assert_eq!(text, "before\nmeanwhile\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_output_is_never_taken_ends_all_the_same() {
+    let store = Faulty::new();
+    let task = Task::new("t").unwrap().handler(|work| async move {
+        work.log("lost");
+        Ok(())
+    });
+    let cue = over(&store).task(task).build().await.unwrap();
+    store.always(&["append_logs"], Fault::Refused);
+    cue.start();
+    let id = cue.submit(NewJob::of("t")).await.unwrap();
+    assert_eq!(word(&cue.wait(id).await.unwrap()), StateWord::Completed);
+}

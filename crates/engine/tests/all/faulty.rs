@@ -13,7 +13,7 @@ use runcue_core::{
 };
 use runcue_store::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, MemoryStore, Moved, Page, Pruned, QueueInfo, Reaped, Result, Retention,
+    ListRequest, LogChunk, MemoryStore, Moved, Page, Pruned, QueueInfo, Reaped, Record, Result, Retention,
     ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
     WorkerSpec,
 };
@@ -157,6 +157,8 @@ passed_on! {
     upsert_schedules(now: Timestamp, schedules: Vec<ScheduleSpec>) -> ();
     remove_schedule(now: Timestamp, name: ScheduleName) -> bool;
     fire(now: Timestamp) -> Fired;
+    put_records(now: Timestamp, records: Vec<Record>) -> ();
+    records(kind: &str) -> Vec<Record>;
     upsert_tasks(now: Timestamp, tasks: Vec<TaskSpec>) -> ();
     upsert_worker(now: Timestamp, worker: WorkerSpec) -> ();
     remove_worker(now: Timestamp, worker: WorkerId) -> ();

@@ -11,6 +11,7 @@ mod dependencies;
 mod events;
 mod faults;
 mod faulty;
+mod late;
 mod leases;
 mod limits;
 mod observe;

@@ -185,10 +185,13 @@ pub async fn group(
             GroupAnswer::Changed { changed }
         }
         "retry" | "cancel" => {
-            let states: &[StateWord] = if action == "retry" { &ENDED_BADLY } else { &[StateWord::Queued] };
+            let states: &[StateWord] =
+                if action == "retry" { &ENDED_BADLY } else { &[StateWord::Queued] };
             let filter = JobFilter::of_group(group).in_states(states.iter().copied());
             if how.dry_run {
-                return rehearsed(&hub, filter).await.map(|Json(body)| Json(GroupAnswer::Counted(body)));
+                return rehearsed(&hub, filter)
+                    .await
+                    .map(|Json(body)| Json(GroupAnswer::Counted(body)));
             }
             let count = match action.as_str() {
                 "retry" => hub.store.retry(now, filter).await?,

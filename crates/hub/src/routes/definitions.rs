@@ -174,11 +174,7 @@ pub async fn put_schedule(
 ) -> Answer<Json<ScheduleView>> {
     let name = ScheduleName::new(name)?;
     let tasks = hub.tasks().await?;
-    let defaults = Defaults {
-        tasks: &tasks,
-        unchecked_solvers: hub.config.unchecked_solvers,
-        now: hub.now(),
-    };
+    let defaults = Defaults { tasks: &tasks, unchecked_solvers: hub.config.unchecked_solvers };
     let job = body.job.into_spec(hub.new_id(), &defaults)?;
     let mut spec = ScheduleSpec::new(name.clone(), body.cron, job);
     if let Some(zone) = body.zone {

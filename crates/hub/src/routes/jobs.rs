@@ -43,8 +43,9 @@ pub async fn quarantine(State(hub): State<Arc<Shared>>, query: Listed) -> Answer
 type Listed = Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>;
 
 fn read(query: Listed) -> Answer<ListQuery> {
-    let Query(query) = query
-        .map_err(|error| Refusal::new(Code::Invalid, format!("the query: {}", error.body_text())))?;
+    let Query(query) = query.map_err(|error| {
+        Refusal::new(Code::Invalid, format!("the query: {}", error.body_text()))
+    })?;
     Ok(query)
 }
 
@@ -148,9 +149,8 @@ pub async fn find(hub: &Shared, id: JobId) -> Answer<Job> {
 
 /// An id in a path.
 pub fn id(text: &str) -> Answer<JobId> {
-    text.parse().map_err(|error: runcue_core::NameError| {
-        Refusal::new(Code::NotFound, error.to_string())
-    })
+    text.parse()
+        .map_err(|error: runcue_core::NameError| Refusal::new(Code::NotFound, error.to_string()))
 }
 
 /// Jobs as they are shown, with the names of their workers.
@@ -210,7 +210,10 @@ pub struct WhyBody {
 }
 
 /// `GET /api/jobs/{id}/why`
-pub async fn why(State(hub): State<Arc<Shared>>, Path(text): Path<String>) -> Answer<Json<WhyBody>> {
+pub async fn why(
+    State(hub): State<Arc<Shared>>,
+    Path(text): Path<String>,
+) -> Answer<Json<WhyBody>> {
     let job = find(&hub, id(&text)?).await?;
     let reasons = hub.store.why(hub.now(), job.id()).await?;
     let reasons = reasons.iter().map(ReasonView::from).collect();

@@ -3,6 +3,7 @@
 
 mod actions;
 mod claim;
+mod dashboard;
 mod definitions;
 mod events;
 mod fleet;
@@ -12,6 +13,7 @@ mod logs;
 mod report;
 mod status;
 mod submit;
+mod tokens;
 mod workers;
 
 use std::sync::Arc;
@@ -39,7 +41,7 @@ pub fn router(hub: Arc<Shared>) -> Router {
         .merge(for_role(Role::Work, working()))
         .merge(for_role(Role::Admin, administering()))
         .merge(for_everybody())
-        .fallback(nothing_here)
+        .fallback(dashboard::file)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn_with_state(Arc::clone(&hub), guard::identify))
@@ -102,6 +104,8 @@ fn administering() -> Routes {
         .route("/api/jobs/retry", post(actions::retry_many))
         .route("/api/quarantine/replay", post(actions::replay))
         .route("/api/groups/{name}/{action}", post(actions::group))
+        .route("/api/tokens", get(tokens::list).post(tokens::create))
+        .route("/api/tokens/{name}", delete(tokens::revoke))
         .route("/api/queues/{name}", put(definitions::put_queue))
         .route(
             "/api/services/{name}",
@@ -123,9 +127,9 @@ fn for_everybody() -> Routes {
         .route("/healthz", get(status::healthz))
 }
 
-async fn nothing_here(request: Request) -> Refusal {
-    Refusal::new(Code::NotFound, format!("there is nothing at {}", request.uri().path()))
-        .help("/openapi.json lists every route")
+fn nothing_at(path: &str) -> Refusal {
+    Refusal::new(Code::NotFound, format!("there is nothing at {path}"))
+        .help("docs/http.md lists every route")
 }
 
 async fn no_such_method(request: Request) -> Refusal {
@@ -135,7 +139,8 @@ async fn no_such_method(request: Request) -> Refusal {
 
 /// Headers that keep a browser from doing what a page here never wants.
 async fn harden(request: Request, next: Next) -> Response {
-    const POLICY: &str = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+    const POLICY: &str =
+        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     for (name, value) in [

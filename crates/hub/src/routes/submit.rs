@@ -63,11 +63,7 @@ async fn submit(hub: &Shared, jobs: Vec<NewJobBody>) -> Answer<Vec<SubmittedBody
         return Ok(Vec::new());
     }
     let tasks = hub.tasks().await?;
-    let defaults = Defaults {
-        tasks: &tasks,
-        unchecked_solvers: hub.config.unchecked_solvers,
-        now: hub.now(),
-    };
+    let defaults = Defaults { tasks: &tasks, unchecked_solvers: hub.config.unchecked_solvers };
     let many = jobs.len() > 1;
     let spec = |(index, job): (usize, NewJobBody)| {
         job.into_spec(hub.new_id(), &defaults).map_err(|refusal| match many {

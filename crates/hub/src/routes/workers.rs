@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use runcue_core::{Capabilities, WorkerId};
-use runcue_store::WorkerSpec;
+use runcue_store::{Finish, Outcome, WorkerSpec};
 use runcue_view::WorkerView;
 use serde::Serialize;
 
@@ -112,6 +112,12 @@ pub async fn goodbye(
             .help("GET /api/workers lists them; an agent is named by its instance"));
     }
     let now = hub.now();
+    // What it held goes back without burning the attempt; what another hub gave it is taken back as lapsed.
+    let back = |lease| Finish { lease, outcome: Outcome::HandBack };
+    let held: Vec<Finish> = hub.held.take_of(instance).into_iter().map(back).collect();
+    if !held.is_empty() {
+        hub.store.finish(now, held).await?;
+    }
     hub.store.reap(now, vec![instance]).await?;
     hub.store.remove_worker(now, instance).await?;
     hub.names.forget(instance);

@@ -116,8 +116,11 @@ impl ActionBody {
             || asked.project.is_some()
             || asked.label.is_some();
         if !named && !self.all {
-            return Err(Refusal::new(Code::Invalid, "filter: it names nothing, which would mean all")
-                .help("name ids, state, type, group, queue, project or label; or send \"all\": true"));
+            return Err(Refusal::new(
+                Code::Invalid,
+                "filter: it names nothing, which would mean all",
+            )
+            .help("name ids, state, type, group, queue, project or label; or send \"all\": true"));
         }
         if states.is_empty() {
             states = among.iter().copied().collect();

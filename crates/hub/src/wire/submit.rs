@@ -68,8 +68,6 @@ pub struct Defaults<'a> {
     pub tasks: &'a HashMap<TaskName, TaskSpec>,
     /// Solvers without a checksum are taken.
     pub unchecked_solvers: bool,
-    /// The present instant.
-    pub now: Timestamp,
 }
 
 impl NewJobBody {

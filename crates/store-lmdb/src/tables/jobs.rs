@@ -1,8 +1,9 @@
 //! Jobs: inserting, saving, deleting and finding them, with every index kept in step.
 
 use super::*;
-use crate::rows::{DELAYED, HELD, Outcome, READY, Row, kind};
+use crate::rows::{HELD, Outcome, Row, kind};
 use runcue_core::board::units_of;
+use runcue_store::stage::{DELAYED, READY};
 
 impl LmdbTables {
     pub(super) fn insert_job(&mut self, job: &Job) -> Result<()> {

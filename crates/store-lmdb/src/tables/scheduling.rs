@@ -1,10 +1,11 @@
 //! What the board is built from: groups, queues, services, lanes, uses and held jobs.
 
 use super::*;
-use crate::rows::{READY, Row};
+use crate::rows::Row;
 use runcue_core::breaker::Breaker;
 use runcue_core::{GroupName, Key, ServiceName, ServiceSpec, Token};
 use runcue_store::Counts;
+use runcue_store::stage::READY;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 
@@ -215,7 +216,7 @@ fn usage(view: View<'_>, from: u64, after: Timestamp) -> heed::Result<Vec<UsageR
             continue;
         }
         let body = bytes.get(16..).unwrap_or_default();
-        let run: Vec<(ServiceName, Option<Key>, u64)> = rows::parsed("usage", body)?;
+        let run: Vec<(ServiceName, Option<Key>, i64)> = rows::parsed("usage", body)?;
         let row = |(service, key, units)| UsageRow { service, key, at, units };
         found.extend(run.into_iter().map(row));
     }

@@ -369,7 +369,7 @@ impl Rest {
                 .prune_events
                 .map(|what| (what.before.as_micros(), signed(what.through)))
                 .unzip(),
-            tasks: writes.tasks.iter().map(|(name, task)| (name.to_string(), text(task))).unzip(),
+            tasks: definitions(writes),
             dropped_workers: writes.dropped_workers.iter().map(worker).collect(),
             seen_workers: writes
                 .seen_workers
@@ -471,7 +471,7 @@ impl Rest {
     }
 
     fn add_usage(&mut self, writes: &WriteSet) {
-        type Used<'a> = (&'a str, Option<&'a str>, u64);
+        type Used<'a> = (&'a str, Option<&'a str>, i64);
         let mut runs: std::collections::BTreeMap<Timestamp, Vec<Used<'_>>> = Default::default();
         for row in &writes.usage {
             let key = row.key.as_ref().map(Key::as_str);
@@ -567,4 +567,17 @@ impl Rest {
 /// Text that PostgreSQL takes: it has no place for a zero byte.
 fn clean(text: &str) -> String {
     text.replace('\0', "\u{2400}")
+}
+
+/// What the names of records begin with in the table of definitions; no task's name holds such a character.
+pub(crate) const RECORD: &str = "\u{1}";
+
+/// Task definitions and records of fronts, as names and JSON. A record that goes is `null` from then on.
+fn definitions(writes: &WriteSet) -> (Vec<String>, Vec<String>) {
+    let tasks = writes.tasks.iter().map(|(name, task)| (name.to_string(), text(task)));
+    let records = writes.records.iter().map(|(key, value)| {
+        let body = value.as_ref().map_or("null", |value| value.as_str());
+        (format!("{RECORD}{key}"), body.to_owned())
+    });
+    tasks.chain(records).unzip()
 }

@@ -8,6 +8,8 @@ mod opening;
 mod questions;
 mod search;
 
+pub(crate) use commit::RECORD;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -232,11 +234,11 @@ impl Backend for PostgresBackend {
         self.number(sql, &[(&before, Type::INT8), (&through, Type::INT8)])
     }
 
-    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
+    fn inbox(&mut self, after: u64, limit: usize) -> Result<Vec<InboxRow>> {
         // Within a turn nobody else takes rows in; whoever looks at one in a transaction holds up nobody.
-        let sql = "SELECT n, body FROM runcue.inbox ORDER BY n LIMIT $1 FOR UPDATE SKIP LOCKED";
+        let sql = "SELECT n, body FROM runcue.inbox WHERE n > $2 ORDER BY n LIMIT $1 FOR UPDATE SKIP LOCKED";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.query(sql, &[(&limit, Type::INT8)])?;
+        let rows = self.query(sql, &[(&limit, Type::INT8), (&signed(after), Type::INT8)])?;
         let read = |row: &Row| InboxRow { n: unsigned(row.get(0)), body: row.get(1) };
         Ok(rows.iter().map(read).collect())
     }

@@ -213,7 +213,7 @@ fn uses(rows: &[Row]) -> std::result::Result<Vec<UsageRow>, Misread> {
     let mut uses = Vec::new();
     for row in rows {
         let at = Timestamp::from_micros(row.get(0));
-        let run: Vec<(&str, Option<&str>, u64)> = parsed("usage", row.get(1))?;
+        let run: Vec<(&str, Option<&str>, i64)> = parsed("usage", row.get(1))?;
         for (service, key, units) in run {
             let key = key.map(name::<Key>).transpose()?;
             uses.push(UsageRow { service: name::<ServiceName>(service)?, key, at, units });

@@ -92,3 +92,42 @@ async fn rust_puts_jobs_down_in_its_transaction_and_a_listening_daemon_admits_th
     let again = store.submit(Timestamp::ZERO, runcue_store::SubmitBatch::of(vec![job(1)])).await;
     assert_eq!(again.unwrap(), [Submitted::Existing(JobId::from_u128(1))]);
 }
+
+#[tokio::test]
+async fn a_field_that_no_job_has_is_refused_by_its_name() {
+    let database = runcue_test_servers::postgres().unwrap();
+    let store = open_url(&database.url()).unwrap();
+    let calls = "SELECT runcue.enqueue('a', options => '{\"prioritty\": 5}'), runcue.enqueue('b')";
+    database.sql(calls).unwrap();
+    assert_eq!(store.admit(Timestamp::ZERO).await.unwrap(), 2);
+    assert_eq!(queued(&store).await, 1);
+    let why = &store.refused(9).await.unwrap()[0].why;
+    assert_eq!(why, "it is not a job: prioritty is no field of a job");
+}
+
+/// More than one look takes.
+#[tokio::test]
+async fn thousands_that_wait_for_room_hide_nothing_behind_them() {
+    let database = runcue_test_servers::postgres().unwrap();
+    let store = open_url(&database.url()).unwrap();
+    let queue = runcue_core::QueueSpec {
+        name: runcue_core::QueueName::new("narrow").unwrap(),
+        max_queued: Some(1),
+        on_full: runcue_core::OnFull::Block,
+        paused: false,
+    };
+    store.upsert_queues(Timestamp::ZERO, vec![queue]).await.unwrap();
+    let jobs = "SELECT count(runcue.enqueue('slow', options => '{\"queue\": \"narrow\"}')) \
+                FROM generate_series(1, 2500)";
+    database.sql(jobs).unwrap();
+    database.sql("SELECT runcue.enqueue('behind')").unwrap();
+    let mut admitted = 0;
+    for _ in 0..5 {
+        admitted += store.admit(Timestamp::ZERO).await.unwrap();
+    }
+    assert_eq!(
+        admitted, 2,
+        "one that there was room for, and the one behind all that there was none for"
+    );
+    assert_eq!(queued(&store).await, 2);
+}

@@ -8,7 +8,10 @@ mod failures;
 mod faults;
 mod inbox;
 mod load;
+mod news;
 mod pinned;
+mod pooler;
+mod tls;
 
 use std::sync::{Arc, Mutex};
 

@@ -6,6 +6,7 @@
 mod clocks;
 mod crashes;
 mod lost_replies;
+mod news;
 mod refusals;
 mod turns;
 

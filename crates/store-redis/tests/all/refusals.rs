@@ -117,6 +117,21 @@ async fn a_server_without_memory_refuses_whole_commits_and_takes_them_again_late
     assert_eq!(store.check(BEGINNING).await.unwrap(), Vec::<String>::new());
 }
 
+#[test]
+fn a_reached_connection_limit_is_named() {
+    let server = Redis::settings().set("maxclients", "4").start().unwrap();
+    let connect = || std::net::TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    let mut others: Vec<_> = (0..4).map(|_| connect()).collect();
+    // The server has counted a connection when it has answered on it.
+    for other in &mut others {
+        use std::io::{Read, Write};
+        other.write_all(b"PING\r\n").unwrap();
+        other.read_exact(&mut [0; 7]).unwrap();
+    }
+    has(&why(&server.url()), &["as many", "as it may", "raise its maxclients"]);
+    drop(others);
+}
+
 #[tokio::test]
 async fn a_replica_is_named_as_one() {
     let primary = Redis::settings().start().unwrap();

@@ -10,16 +10,17 @@ use crate::rows::{signed, unsigned};
 impl SqliteTables {
     /// Nobody else writes during a transaction: what is not there at its beginning, or was taken in whole, need
     /// not be looked for again.
-    pub(super) fn read_inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
+    pub(super) fn read_inbox(&mut self, after: u64, limit: usize) -> Result<Vec<InboxRow>> {
         if !self.inbox_waits {
             return Ok(Vec::new());
         }
         let sql = "SELECT n, CASE WHEN body ->> '$.id' IS NULL THEN json_set(body, '$.id', id) ELSE body END \
-                   FROM inbox ORDER BY n LIMIT ?1";
-        let rows = self.rows(sql, [limit_of(limit)], |row| {
+                   FROM inbox WHERE n > ?2 ORDER BY n LIMIT ?1";
+        let rows = self.rows(sql, [limit_of(limit), signed(after)], |row| {
             Ok(InboxRow { n: unsigned(row.get(0)?), body: row.get(1)? })
         })?;
-        self.inbox_waits = rows.len() == limit;
+        // From the middle on nothing is known of what stands before it.
+        self.inbox_waits = rows.len() == limit || after > 0;
         Ok(rows)
     }
 

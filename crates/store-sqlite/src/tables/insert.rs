@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use super::*;
-use crate::rows::{self, READY, stage};
+use crate::rows::{self, stage};
 use runcue_core::Wait;
+use runcue_store::stage::READY;
 use rusqlite::Statement;
 
 /// Rows in one statement.
@@ -12,12 +13,12 @@ const ROWS: usize = 16;
 
 const JOB: &str = "INSERT OR FAIL INTO job (seq, id, lane, priority, stage, due, prerequisites, deadline, created_at, \
                    queued_at, units) VALUES ";
-const BODY: &str = "INSERT OR FAIL INTO body (seq, spec) VALUES ";
+const BODY: &str = "INSERT OR FAIL INTO body (seq, spec, target, params) VALUES ";
 
 static ONE_JOB: LazyLock<String> = LazyLock::new(|| rows_of(JOB, 11, 1));
 static MANY_JOBS: LazyLock<String> = LazyLock::new(|| rows_of(JOB, 11, ROWS));
-static ONE_BODY: LazyLock<String> = LazyLock::new(|| rows_of(BODY, 2, 1));
-static MANY_BODIES: LazyLock<String> = LazyLock::new(|| rows_of(BODY, 2, ROWS));
+static ONE_BODY: LazyLock<String> = LazyLock::new(|| rows_of(BODY, 4, 1));
+static MANY_BODIES: LazyLock<String> = LazyLock::new(|| rows_of(BODY, 4, ROWS));
 
 fn rows_of(head: &str, columns: usize, rows: usize) -> String {
     let row = format!("({})", vec!["?"; columns].join(","));
@@ -75,9 +76,13 @@ impl SqliteTables {
         }
         statement.raw_execute()?;
         let mut statement = self.connection.prepare_cached(body_sql)?;
+        let mut specs = self.specs.borrow_mut();
         for (n, job) in jobs.iter().enumerate() {
-            statement.raw_bind_parameter(n * 2 + 1, signed(job.seq.0))?;
-            statement.raw_bind_parameter(n * 2 + 2, rows::text("spec", &*job.spec)?)?;
+            let params = Some(job.spec.params.as_str()).filter(|params| *params != "{}");
+            statement.raw_bind_parameter(n * 4 + 1, signed(job.seq.0))?;
+            statement.raw_bind_parameter(n * 4 + 2, specs.write(&job.spec)?)?;
+            statement.raw_bind_parameter(n * 4 + 3, job.spec.target.as_deref())?;
+            statement.raw_bind_parameter(n * 4 + 4, params)?;
         }
         statement.raw_execute().map(drop)
     }

@@ -2,8 +2,9 @@
 
 use super::pending::{Claim, End};
 use super::*;
-use crate::rows::{self, BARE_COLUMNS, COLUMNS, FROM, stage, stages};
+use crate::rows::{self, BARE_COLUMNS, COLUMNS, FROM, stage};
 use runcue_core::{Lease, Wait};
+use runcue_store::stage::{READY, stages};
 
 impl SqliteTables {
     pub(super) fn load_job(&self, seq: Seq) -> Result<Option<Job>> {
@@ -12,8 +13,9 @@ impl SqliteTables {
             BARE_COLUMNS,
             " FROM job JOIN body ON body.seq = job.seq WHERE job.seq = ?1"
         );
-        let Some((mut job, has_outcome)) =
-            self.row(SQL, [signed(seq.0)], |row| rows::bare_job(row, 0))?
+        let Some((mut job, has_outcome)) = self.row(SQL, [signed(seq.0)], |row| {
+            rows::bare_job(row, 0, &mut self.specs.borrow_mut())
+        })?
         else {
             return Ok(None);
         };
@@ -56,7 +58,7 @@ impl SqliteTables {
         &mut self,
         job: &Job,
         lease: &Lease,
-        stage: i64,
+        stage: u8,
         due: Option<i64>,
     ) -> Result<()> {
         let attempt = job.life.attempt;
@@ -77,7 +79,7 @@ impl SqliteTables {
         self.add_claim(job, lease.token, claim)
     }
 
-    fn save_all(&mut self, job: &Job, stage: i64, due: Option<i64>) -> Result<()> {
+    fn save_all(&mut self, job: &Job, stage: u8, due: Option<i64>) -> Result<()> {
         let life = &job.life;
         let prerequisites = match life.state {
             State::Queued(Wait::Prerequisites(left)) => left,
@@ -103,7 +105,7 @@ impl SqliteTables {
                 has_outcome,
             ],
         )?;
-        if stage == rows::READY {
+        if stage == READY {
             self.add_place(job)?;
         }
         if has_outcome {
@@ -160,7 +162,8 @@ impl SqliteTables {
         let mut seqs = Vec::new();
         for id in &filter.ids {
             const SQL: &str = joined!("SELECT ", COLUMNS, " FROM ", FROM, " WHERE job.id = ?1");
-            let job = self.row(SQL, [&blob(id.as_u128())[..]], rows::job)?;
+            let read = |row: &Row<'_>| rows::job(row, &mut self.specs.borrow_mut());
+            let job = self.row(SQL, [&blob(id.as_u128())[..]], read)?;
             seqs.extend(
                 job.filter(|job| signed(job.seq.0) > after && filter.matches(job))
                     .map(|job| job.seq),
@@ -178,7 +181,7 @@ impl SqliteTables {
         keep: u64,
         limit: usize,
     ) -> Result<Vec<Seq>> {
-        let stage = stages(state)[0];
+        let stage = i64::from(stages(state)[0]);
         let count = "SELECT count(*) FROM job WHERE stage = ?1 AND due IS NOT NULL";
         let total = self.row(count, [stage], |row| row.get::<_, i64>(0))?.unwrap_or(0);
         let old = "SELECT count(*) FROM job WHERE stage = ?1 AND due < ?2";

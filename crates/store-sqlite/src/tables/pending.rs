@@ -9,7 +9,7 @@ use runcue_core::Token;
 /// What a claim writes to a job; the same for most jobs of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
-    pub stage: i64,
+    pub stage: u8,
     pub due: Option<i64>,
     pub attempt: u32,
     pub started_at: Option<i64>,
@@ -25,7 +25,7 @@ const CLEARED: usize = 16;
 /// What a completion writes to a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct End {
-    pub stage: i64,
+    pub stage: u8,
     pub due: Option<i64>,
     pub has_outcome: bool,
 }

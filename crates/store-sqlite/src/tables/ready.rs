@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::jobs::joined;
 use super::*;
-use crate::rows::{self, BARE_COLUMNS, READY};
+use crate::rows::{self, READY_COLUMNS};
+use runcue_core::board::HEADS;
+use runcue_store::stage::READY;
 
 /// A run of places in a lane whose jobs are not ready.
 struct Left {
@@ -49,14 +51,27 @@ impl SqliteTables {
     pub(super) fn load_ready(&self, lane: LaneId, limit: usize) -> Result<Vec<Job>> {
         const SQL: &str = joined!(
             "SELECT ready.priority, ready.seq, job.stage, ",
-            BARE_COLUMNS,
+            READY_COLUMNS,
             " FROM ready LEFT JOIN job ON job.seq = ready.seq LEFT JOIN body ON body.seq = job.seq ",
             "WHERE ready.lane = ?1 ORDER BY ready.priority DESC, ready.seq"
         );
-        let found = self.scan(lane, SQL, [signed(lane.0)], limit, |row| rows::bare_job(row, 3))?;
-        let mut jobs = Vec::with_capacity(found.len());
-        for (job, has_outcome) in found {
-            jobs.push(if has_outcome { self.load_job(job.seq)?.unwrap_or(job) } else { job });
+        let specs = &self.specs;
+        let with_outcome = RefCell::new(Vec::new());
+        let read = |row: &Row<'_>| {
+            let place = (lane, Seq(unsigned(row.get(1)?)));
+            let (job, has_outcome) = rows::ready_job(row, 3, place, &mut specs.borrow_mut())?;
+            if has_outcome {
+                with_outcome.borrow_mut().push(job.seq);
+            }
+            Ok(job)
+        };
+        let mut jobs = self.scan(lane, SQL, [signed(lane.0)], limit, read)?;
+        for seq in with_outcome.into_inner() {
+            if let Some(job) = jobs.iter_mut().find(|job| job.seq == seq)
+                && let Some(whole) = self.load_job(seq)?
+            {
+                *job = whole;
+            }
         }
         Ok(jobs)
     }
@@ -74,14 +89,14 @@ impl SqliteTables {
         self.settle()?;
         let mut left: Vec<Left> = Vec::new();
         let look = |left: &mut Vec<Left>| -> rusqlite::Result<Vec<R>> {
-            let mut found = Vec::new();
+            let mut found = Vec::with_capacity(limit.min(HEADS));
             let mut in_run = false;
             let mut statement = self.connection.prepare_cached(sql)?;
             let mut rows = statement.query(values)?;
             while found.len() < limit
                 && let Some(row) = rows.next()?
             {
-                if row.get::<_, Option<i64>>(2)? == Some(READY) {
+                if row.get::<_, Option<u8>>(2)? == Some(READY) {
                     found.push(read(row)?);
                     in_run = false;
                     continue;

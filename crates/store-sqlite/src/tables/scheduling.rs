@@ -86,7 +86,7 @@ impl SqliteTables {
     fn usage_after(&mut self, since: i64, now: Timestamp) -> Result<Vec<UsageRow>> {
         let read = |row: &Row<'_>| {
             let at = Timestamp::from_micros(row.get(0)?);
-            let run: Vec<(String, Option<String>, u64)> =
+            let run: Vec<(String, Option<String>, i64)> =
                 parsed("usage", row.get_ref(1)?.as_str()?)?;
             run.into_iter()
                 .map(|(service, key, units)| {

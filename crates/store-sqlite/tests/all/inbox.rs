@@ -170,3 +170,67 @@ async fn whoever_waits_for_news_is_told_of_jobs_from_another_process() {
         told.await.unwrap_or_else(|_| panic!("nobody was told of job {n}"));
     }
 }
+
+#[tokio::test]
+async fn a_field_that_no_job_has_is_refused_by_its_name() {
+    let (_directory, path, store) = place();
+    let bodies = "('{\"task\": \"a\", \"prioritty\": 5}'), ('{\"task\": \"b\", \"retry\": {\"attempts\": 5}}'), \
+                  ('{\"task\": \"c\", \"params\": {\"whatever\": {\"it\": \"is\"}}}')";
+    ask(&path, &format!("INSERT INTO inbox (body) VALUES {bodies}"));
+    let tasks: Vec<String> =
+        claim(&store, 9).await.into_iter().map(|job| job.task.to_string()).collect();
+    assert_eq!(tasks, ["c"]);
+    let why: Vec<String> = store.refused(9).await.unwrap().into_iter().map(|row| row.why).collect();
+    let words = |field: &str| format!("it is not a job: {field} is no field of a job");
+    assert_eq!(why, [words("retry.attempts"), words("prioritty")]);
+}
+
+/// More than one look takes.
+#[tokio::test]
+async fn thousands_that_wait_for_room_hide_nothing_behind_them() {
+    let (_directory, path, store) = place();
+    let (name, on_full) = (QueueName::new("narrow").unwrap(), OnFull::Block);
+    let queue = QueueSpec { name, max_queued: Some(1), on_full, paused: false };
+    store.upsert_queues(NOW, vec![queue]).await.unwrap();
+    let sql = "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 2500) \
+               INSERT INTO inbox (body) SELECT json_object('task', 'slow', 'queue', 'narrow') FROM number; \
+               INSERT INTO inbox (body) VALUES ('{\"task\": \"behind\"}')";
+    ask(&path, sql);
+    let wanted = ClaimRequest {
+        filter: runcue_core::ClaimFilter {
+            tasks: [TaskName::new("behind").unwrap()].into_iter().collect(),
+            ..Default::default()
+        },
+        ..ClaimRequest::new(WorkerId::from_u128(1), 9)
+    };
+    let mut looks = 0;
+    while store.claim(NOW, wanted.clone()).await.unwrap().jobs.is_empty() {
+        looks += 1;
+        assert!(looks < 10, "it is hidden");
+    }
+    // Those before it are still there, and get their turn as room comes.
+    assert_eq!(ask(&path, "SELECT count(*) FROM inbox"), "2499");
+    let mut ran = 0;
+    for _ in 0..40 {
+        let found = claim(&store, 9).await;
+        ran += found.iter().filter(|job| job.task.as_str() == "slow").count();
+    }
+    assert!(ran >= 10, "{ran} of those that waited");
+}
+
+#[tokio::test]
+async fn refused_jobs_are_kept_as_long_as_events() {
+    let (_directory, path, store) = place();
+    ask(&path, "INSERT INTO inbox (body) VALUES ('[1]'), ('[2]')");
+    claim(&store, 9).await;
+    let now =
+        ask(&path, "SELECT max(at) FROM refused").parse().map(Timestamp::from_micros).unwrap();
+    let keep = runcue_store::Retention::default();
+    store.prune(now, keep, false).await.unwrap();
+    assert_eq!(store.refused(9).await.unwrap().len(), 2);
+    let later = now.plus(keep.events.age + Duration::from_secs(1));
+    store.prune(later, keep, true).await.unwrap();
+    assert_eq!(store.refused(9).await.unwrap().len(), 2, "a dry run deletes nothing");
+    store.prune(later, keep, false).await.unwrap();
+    assert_eq!(store.refused(9).await.unwrap().len(), 0);
+}

@@ -86,6 +86,8 @@ pub enum End {
     RateLimited(u64),
     /// Given back.
     HandBack,
+    /// Given back before it began.
+    Unstarted,
     /// Stopped as asked.
     Stopped,
 }
@@ -101,6 +103,23 @@ pub struct Limits {
     pub slots: u32,
     /// frail is paused.
     pub paused: bool,
+}
+
+/// A schedule to be defined.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick {
+    /// often, seldom.
+    pub n: u8,
+    /// Every so many seconds.
+    pub every: u64,
+    /// Skip, once, all.
+    pub missed: u8,
+    /// It fires while the job of the firing before is not finished.
+    pub overlaps: bool,
+    /// It does not fire now.
+    pub paused: bool,
+    /// Its jobs use api.
+    pub uses: bool,
 }
 
 /// Something that happens. Jobs, leases and batches are named by a number that wraps around.
@@ -135,6 +154,12 @@ pub enum Step {
     RetryGroup { group: u8 },
     /// A group is paused or resumed.
     Pause { group: u8, paused: bool },
+    /// A schedule is defined, or changed.
+    Schedule(Tick),
+    /// A schedule is removed.
+    Unschedule { n: u8 },
+    /// Somebody looks whether schedules are due. A claim does so, too.
+    Fire,
     /// Limits change.
     Define(Limits),
     /// Time passes, in milliseconds.
@@ -205,8 +230,24 @@ fn end() -> impl Strategy<Value = End> {
         1 => Just(End::Timeout),
         1 => (1..8_u64).prop_map(End::RateLimited),
         1 => Just(End::HandBack),
+        2 => Just(End::Unstarted),
         1 => Just(End::Stopped),
     ]
+}
+
+fn tick() -> impl Strategy<Value = Tick> {
+    let every = prop::sample::select(vec![5, 10, 20]);
+    let paused = prop::bool::weighted(0.2);
+    (0..2_u8, every, 0..3_u8, any::<bool>(), paused, any::<bool>()).prop_map(
+        |(n, every, missed, overlaps, paused, uses)| Tick {
+            n,
+            every,
+            missed,
+            overlaps,
+            paused,
+            uses,
+        },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -236,7 +277,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => limits.prop_map(|(rate, key_slots, slots, paused)| Step::Define(Limits {
             rate, key_slots, slots, paused
         })),
-        6 => (1..9_000_u64).prop_map(Step::Wait),
+        2 => tick().prop_map(Step::Schedule),
+        1 => (0..2_u8).prop_map(|n| Step::Unschedule { n }),
+        1 => Just(Step::Fire),
+        5 => (1..9_000_u64).prop_map(Step::Wait),
+        1 => (50_000..90_000_u64).prop_map(Step::Wait),
         1 => (1..900_u64).prop_map(Step::Back),
         1 => Just(Step::Crash),
     ]

@@ -77,9 +77,14 @@ impl Play {
         // The old handle is really gone: nothing here holds it any more.
         let old = std::mem::replace(&mut self.store, Arc::new(MemoryStore::new()));
         self.store = maker.reopen(old).await.expect("a durable store can be opened again");
-        let forgotten = self.reference.kept.iter().any(|kept| !kept.is_empty());
+        let forgotten = self.keeps();
         self.reference.free(|_| false);
         forgotten
+    }
+
+    /// Whether something of a rate may be kept for a job.
+    pub fn keeps(&self) -> bool {
+        self.reference.kept.iter().any(|kept| !kept.is_empty())
     }
 
     /// Now.
@@ -93,7 +98,11 @@ impl Play {
             Step::Submit(jobs) => self.submit_new(jobs).await?,
             Step::SubmitAgain(n) if !self.batches.is_empty() => {
                 let batch = self.batches[n % self.batches.len()].clone();
-                self.submit(batch).await?
+                let answer = self.submit(batch).await?;
+                // A server that took known jobs for new ones begins its turn anew, and has forgotten what it kept.
+                self.reference.kept.push(BTreeMap::new());
+                self.reference.kept.dedup();
+                answer
             }
             Step::Claim { worker: who, max, task: only, highest, start, within } => {
                 let mut request = ClaimRequest::new(worker(u128::from(*who) + 1), *max);
@@ -111,6 +120,9 @@ impl Play {
             Step::Retry { job } => self.retry(*job).await?,
             Step::RetryGroup { group } => self.retry_group(*group).await?,
             Step::Pause { group, paused } => self.pause(*group, *paused).await?,
+            Step::Schedule(tick) => self.schedule(*tick).await,
+            Step::Unschedule { n } => self.unschedule(*n).await?,
+            Step::Fire => self.fire().await?,
             Step::Define(limits) => self.define(*limits).await,
             Step::Wait(millis) => self.pass(Duration::from_millis(*millis)),
             Step::Back(millis) => self.set_back(Duration::from_millis(*millis)),
@@ -324,6 +336,7 @@ impl Play {
                 Outcome::RateLimited { retry_after: secs(seconds), service: None }
             }
             End::HandBack => Outcome::HandBack,
+            End::Unstarted => Outcome::Unstarted,
             End::Stopped => Outcome::Stopped,
         };
         let answer = self.store.finish(self.now(), vec![Finish { lease, outcome }]).await.unwrap();
@@ -346,6 +359,10 @@ impl Play {
             End::Permanent => self.reference.fail(n, "boom", Bad::Permanent),
             End::Timeout => self.reference.fail(n, "boom", Bad::Timeout),
             End::HandBack => self.reference.hand_back(n, None),
+            End::Unstarted => {
+                self.reference.unused(n);
+                self.reference.hand_back(n, None);
+            }
             End::Stopped => self.reference.stop(n),
             End::RateLimited(seconds) => {
                 let until = self.now().plus(secs(seconds));

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use runcue_core::service::KeyLimits;
 use runcue_core::{
-    EventKind, GroupName, JobId, JobSpec, Lease, ServiceName, ServiceSpec, StateWord, Timestamp,
-    Wait, WorkerId,
+    EventKind, GroupName, JobId, JobSpec, Lease, ScheduleName, ServiceName, ServiceSpec, StateWord,
+    Timestamp, Wait, WorkerId,
 };
 use runcue_store::Counts;
 
+use super::schedules::Schedule;
 use super::turns::KeptFor;
 
 /// A job and everything that happened to it.
@@ -78,6 +79,7 @@ pub struct Reference {
     pub jobs: Vec<Job>,
     pub services: BTreeMap<ServiceName, Service>,
     pub groups: BTreeMap<Option<GroupName>, Group>,
+    pub schedules: BTreeMap<ScheduleName, Schedule>,
     /// What may be kept: all that agrees with the picks so far.
     pub kept: Vec<BTreeMap<ServiceName, KeptFor>>,
     pub served: u64,
@@ -292,6 +294,18 @@ impl Reference {
                 (Circuit::Closed(bad), Verdict::Bad) => Circuit::Closed(bad + 1),
                 (other, _) => other.clone(),
             };
+        }
+    }
+
+    /// The start of the attempt that is held never was.
+    pub fn unused(&mut self, n: usize) {
+        let job = &self.jobs[n];
+        let Some(at) = job.lease.as_ref().and_then(|lease| lease.start_by) else { return };
+        for used in &job.spec.services {
+            let starts = &mut self.services.get_mut(&used.service).unwrap().starts;
+            let own = |start: &Start| start.at == at && start.job.id == job.spec.id;
+            let place = starts.iter().rposition(own).unwrap();
+            starts.remove(place);
         }
     }
 

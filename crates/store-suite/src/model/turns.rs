@@ -37,6 +37,7 @@ impl Reference {
     /// What a claim does first: times that have come, holds that are over.
     pub fn begin_claim(&mut self) {
         let now = self.now;
+        self.fire();
         for n in 0..self.jobs.len() {
             if matches!(self.wait(n), Wait::Until(at) if at <= now) {
                 self.jobs[n].due = None;

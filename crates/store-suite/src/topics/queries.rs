@@ -17,6 +17,21 @@ pub async fn jobs_by_id_come_in_the_order_asked(maker: impl Maker) {
     assert_eq!(ids, [Some(3), None, Some(1), Some(3)]);
 }
 
+/// In their own order, whatever that of their submission, with both ends and no more than asked for.
+pub async fn ids_between_two_are_found_in_their_order(maker: impl Maker) {
+    let s = Scene::new(&maker).await;
+    let high = 1 << 120;
+    s.submit([job(5), job(high + 1), job(3), job(high), job(9)]).await;
+    let found = async |first: u128, last: u128, limit: usize| -> Vec<u128> {
+        let found = s.store.ids_between(id(first), id(last), limit).await.unwrap();
+        found.into_iter().map(|id| id.as_u128()).collect()
+    };
+    assert_eq!(found(3, 9, 10).await, [3, 5, 9]);
+    assert_eq!(found(4, high, 10).await, [5, 9, high]);
+    assert_eq!(found(0, u128::MAX, 2).await, [3, 5]);
+    assert_eq!(found(10, high - 1, 10).await, [] as [u128; 0]);
+}
+
 async fn list(s: &Scene, filter: JobFilter) -> Vec<u128> {
     let page = s.store.list(ListRequest { filter, before: None, limit: 100 }).await.unwrap();
     page.rows.iter().map(|job| job.id().as_u128()).collect()

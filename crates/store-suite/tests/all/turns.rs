@@ -421,7 +421,7 @@ impl Backend for Maps {
         Ok(rows.events.iter().filter(gone).count() as u64)
     }
 
-    fn inbox(&mut self, _: usize) -> Result<Vec<InboxRow>> {
+    fn inbox(&mut self, _: u64, _: usize) -> Result<Vec<InboxRow>> {
         Ok(Vec::new())
     }
 

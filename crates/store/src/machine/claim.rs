@@ -130,13 +130,22 @@ impl<T: Tables> Machine<T> {
         self.counters.last_served_group.clone_from(&job.spec.group);
         for used in &job.spec.services {
             let entry = (used.service.clone(), job.spec.key.clone(), at);
-            *self.news.usage.entry(entry).or_default() += used.units;
+            *self.news.usage.entry(entry).or_default() += signed(used.units);
             let half_open = self.board.service(&used.service).is_some_and(|service| {
                 matches!(service.breaker, runcue_core::breaker::Breaker::HalfOpen { probe } if probe == job.id())
             });
             if half_open {
                 self.news.services.insert(used.service.clone());
             }
+        }
+    }
+
+    /// The start that was counted at an instant never was.
+    pub(super) fn take_use_back(&mut self, spec: &JobSpec, at: Timestamp) {
+        self.board.take_back(spec, at);
+        for used in &spec.services {
+            let entry = (used.service.clone(), spec.key.clone(), at);
+            *self.news.usage.entry(entry).or_default() -= signed(used.units);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Definitions: services, queues, groups, tasks and workers. They take effect with the next claim.
 
 use super::*;
+use crate::reply::Record;
 use crate::request::WorkerSpec;
 use runcue_core::{QueueSpec, ServiceSpec, TaskSpec, WorkerId};
 
@@ -67,6 +68,15 @@ impl<T: Tables> Machine<T> {
             ..Event::new(EventKind::GroupStatus, now)
         });
         Ok(true)
+    }
+
+    /// Keeps records of fronts.
+    pub fn put_records(&mut self, records: &[Record]) -> Result<()> {
+        for record in records {
+            self.tables.put_record(record)?;
+            self.news.any = true;
+        }
+        Ok(())
     }
 
     /// Stores task definitions.

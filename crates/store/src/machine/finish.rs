@@ -43,7 +43,12 @@ impl<T: Tables> Machine<T> {
             Outcome::RateLimited { retry_after, service } => {
                 self.rate_limited(now, &mut job, lease, now.plus(retry_after), service)?
             }
-            Outcome::HandBack => self.apply(now, &mut job, Input::HandBack { lease }, None)?,
+            Outcome::HandBack => {
+                self.apply(now, &mut job, Input::HandBack { lease, begun: true }, None)?
+            }
+            Outcome::Unstarted => {
+                self.apply(now, &mut job, Input::HandBack { lease, begun: false }, None)?
+            }
             Outcome::Stopped => self.apply(now, &mut job, Input::Stopped { lease }, None)?,
         };
         Ok(match applied {

@@ -63,6 +63,8 @@ pub struct Machine<T> {
     fetched: Fetched,
     /// The next firing of any schedule; nothing while that is not known.
     firing: Option<Option<Timestamp>>,
+    /// Rows of the inbox up to this one wait for room in their queues; the next look begins behind them.
+    passed: u64,
     news: News,
     /// Jobs that ended in this operation and whose dependents are to be told.
     ended: Vec<(Seq, Final, bool)>,
@@ -75,7 +77,7 @@ struct News {
     queues: BTreeSet<QueueName>,
     services: BTreeSet<ServiceName>,
     lanes: BTreeSet<LaneId>,
-    usage: BTreeMap<(ServiceName, Option<Key>, Timestamp), u64>,
+    usage: BTreeMap<(ServiceName, Option<Key>, Timestamp), i64>,
     events: Vec<Event>,
     any: bool,
 }
@@ -94,6 +96,7 @@ impl<T: Tables> Machine<T> {
             lanes: Map::default(),
             fetched: Fetched::default(),
             firing: None,
+            passed: 0,
             news: News::default(),
             ended: Vec::new(),
         }
@@ -141,7 +144,7 @@ impl<T: Tables> Machine<T> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let news = std::mem::take(&mut self.news);
+        let mut news = std::mem::take(&mut self.news);
         for name in &news.groups {
             if let Some(group) = self.groups.get_mut(name) {
                 group.turn = self.board.turn(name.as_ref());
@@ -165,13 +168,17 @@ impl<T: Tables> Machine<T> {
         for lane in &news.lanes {
             self.tables.touch_lane(*lane)?;
         }
-        if !news.usage.is_empty() {
-            let row = |((service, key, at), units)| UsageRow { service, key, at, units };
-            let rows: Vec<UsageRow> = news.usage.into_iter().map(row).collect();
+        let row = |((service, key, at), units)| UsageRow { service, key, at, units };
+        let counts = |(_, units): &(_, i64)| *units != 0;
+        let rows: Vec<UsageRow> = news.usage.into_iter().filter(counts).map(row).collect();
+        if !rows.is_empty() {
             self.tables.note_usage(&rows)?;
         }
         if !news.events.is_empty() {
             self.tables.append_events(&news.events)?;
+            // The next transaction tends to have as many: it takes over their room.
+            news.events.clear();
+            self.news.events = news.events;
         }
         self.news.any = news.any;
         Ok(())
@@ -231,11 +238,7 @@ impl<T: Tables> Machine<T> {
                 service.held_until = row.held_until;
             }
         }
-        for used in changes.usage {
-            if let Some(service) = self.board.service_mut(&used.service) {
-                service.note(used.key.as_ref(), used.units, used.at);
-            }
-        }
+        self.take_in_usage(changes.usage);
         for (lane, key) in changes.lanes {
             self.board.add_lane(lane, &key, true);
             self.lanes.insert(key, lane);
@@ -243,6 +246,24 @@ impl<T: Tables> Machine<T> {
         self.recount_held(&changes.held)?;
         self.board.unpark_all();
         Ok(())
+    }
+
+    /// In the order of time, which is what windows are quick with. What was taken back may be listed before what
+    /// was used, so where there is any, uses of one instant are summed up first.
+    fn take_in_usage(&mut self, mut usage: Vec<UsageRow>) {
+        if usage.iter().any(|row| row.units < 0) {
+            let row = |((service, key, at), units)| UsageRow { service, key, at, units };
+            usage = in_all(usage).into_iter().map(row).collect();
+            usage.sort_by_key(|row| row.at);
+        }
+        for UsageRow { service, key, at, units } in usage {
+            let Some(service) = self.board.service_mut(&service) else { continue };
+            match units {
+                0 => {}
+                1.. => service.note(key.as_ref(), units.unsigned_abs(), at),
+                ..0 => service.take_back(key.as_ref(), units.unsigned_abs(), at),
+            }
+        }
     }
 
     /// Slots in use are not stored: they are the leased and running jobs.
@@ -335,6 +356,9 @@ impl<T: Tables> Machine<T> {
             self.held.remove(&job.spec.id);
             let changes = self.board.release(job.spec.id, &job.spec, verdict, blamed, now);
             self.note_released(now, &job.spec, changes);
+        }
+        if let Some(at) = outcome.unused {
+            self.take_use_back(&job.spec, at);
         }
         if let Some(kind) = outcome.event {
             let event = describe(kind, now, job, worker);
@@ -508,6 +532,21 @@ impl Fetched {
         self.jobs.clear();
         self.bytes = 0;
     }
+}
+
+/// Units in all that were used at each instant.
+fn in_all(
+    usage: impl IntoIterator<Item = UsageRow>,
+) -> BTreeMap<(ServiceName, Option<Key>, Timestamp), i64> {
+    let mut sums = BTreeMap::new();
+    for row in usage {
+        *sums.entry((row.service, row.key, row.at)).or_default() += row.units;
+    }
+    sums
+}
+
+fn signed(units: u64) -> i64 {
+    i64::try_from(units).unwrap_or(i64::MAX)
 }
 
 fn weight(job: &Job) -> usize {

@@ -161,17 +161,10 @@ impl<T: Tables> Machine<T> {
     /// Uses that are there already are not counted twice.
     fn take_usage(&mut self, now: Timestamp, usage: &[UsageRow]) -> Result<()> {
         self.flush()?;
-        let mut there: BTreeMap<_, u64> = BTreeMap::new();
-        for row in self.tables.changes(0, now)?.usage {
-            *there.entry((row.service, row.key, row.at)).or_default() += row.units;
-        }
-        let mut wanted: BTreeMap<_, u64> = BTreeMap::new();
-        for row in usage {
-            let entry = (row.service.clone(), row.key.clone(), row.at);
-            *wanted.entry(entry).or_default() += row.units;
-        }
+        let there = in_all(self.tables.changes(0, now)?.usage);
+        let wanted = in_all(usage.iter().cloned());
         let missing = wanted.into_iter().filter_map(|(entry, units)| {
-            let left = units.saturating_sub(there.get(&entry).copied().unwrap_or(0));
+            let left = units - there.get(&entry).copied().unwrap_or(0);
             let (service, key, at) = entry;
             (left > 0).then_some(UsageRow { service, key, at, units: left })
         });

@@ -363,8 +363,8 @@ pub trait Backend: Send + 'static {
     /// Events that [`WriteSet::prune_events`] would delete.
     fn count_events(&mut self, what: PrunedEvents) -> Result<u64>;
 
-    /// Jobs that were put down beside the queue, to be admitted, oldest first.
-    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>>;
+    /// Jobs that were put down beside the queue, to be admitted, after a number, oldest first.
+    fn inbox(&mut self, after: u64, limit: usize) -> Result<Vec<InboxRow>>;
 
     /// Checks that stored data agrees with itself.
     fn check(&mut self) -> Result<Vec<String>>;

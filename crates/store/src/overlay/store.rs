@@ -22,7 +22,7 @@ use crate::machine::Machine;
 use crate::tables::Tables;
 use crate::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Refused, Result,
+    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Record, Refused, Result,
     Retention, ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted,
     WorkerInfo, WorkerSpec,
 };
@@ -34,6 +34,8 @@ pub trait Reader: Send + Sync + 'static {
     async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<Job>>>;
     /// Jobs by filter, newest first.
     async fn list(&self, request: ListRequest) -> Result<Page<Job>>;
+    /// Every record of a kind, by name.
+    async fn records(&self, kind: &str) -> Result<Vec<Record>>;
     /// Every task definition.
     async fn tasks(&self) -> Result<Vec<TaskSpec>>;
     /// Jobs from applications that were refused, latest first.
@@ -265,6 +267,14 @@ impl<B: Backend, R: Reader> Store for ServerStore<B, R> {
             answered.value.wake = shift.maybe(answered.value.wake);
         }
         Ok(answered.value)
+    }
+
+    async fn put_records(&self, now: Timestamp, records: Vec<Record>) -> Result<()> {
+        self.value(now, move |machine, _| machine.put_records(&records)).await
+    }
+
+    async fn records(&self, kind: &str) -> Result<Vec<Record>> {
+        self.reader.records(kind).await
     }
 
     async fn upsert_tasks(&self, now: Timestamp, tasks: Vec<TaskSpec>) -> Result<()> {

@@ -13,7 +13,7 @@ use super::cache::Overlay;
 use super::window::ReadyLane;
 use super::{Backend, Find, PrunedEvents, Questions, Rank, Timed};
 use crate::Result;
-use crate::reply::{GroupInfo, LogChunk, QueueInfo, ScheduleInfo};
+use crate::reply::{GroupInfo, LogChunk, QueueInfo, Record, ScheduleInfo};
 use crate::request::WorkerSpec;
 use crate::tables::{Changes, Counters, Due, InboxRow, ServiceRow, Tables, UsageRow};
 
@@ -425,6 +425,11 @@ impl<B: Backend> Tables for Overlay<B> {
         Ok(self.schedules.values().filter_map(|schedule| schedule.next_at).min())
     }
 
+    fn put_record(&mut self, record: &Record) -> Result<()> {
+        self.writes.records.insert(record.key(), record.value.clone());
+        Ok(())
+    }
+
     fn put_task(&mut self, task: &TaskSpec) -> Result<()> {
         self.writes.tasks.insert(task.name.clone(), task.clone());
         Ok(())
@@ -502,8 +507,8 @@ impl<B: Backend> Tables for Overlay<B> {
         Ok(())
     }
 
-    fn inbox(&mut self, limit: usize) -> Result<Vec<InboxRow>> {
-        self.backend.inbox(limit)
+    fn inbox(&mut self, after: u64, limit: usize) -> Result<Vec<InboxRow>> {
+        self.backend.inbox(after, limit)
     }
 
     fn clear_inbox(&mut self, n: u64, refused: Option<&str>) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use runcue_core::{
-    Event, GroupName, Job, LaneId, LaneKey, QueueName, ScheduleName, Seq, ServiceName, State,
+    Event, GroupName, Job, Json, LaneId, LaneKey, QueueName, ScheduleName, Seq, ServiceName, State,
     TaskName, TaskSpec, Timestamp, WorkerId,
 };
 
@@ -76,6 +76,8 @@ pub struct WriteSet {
     pub services: BTreeMap<ServiceName, ServiceRow>,
     /// Schedules, with nothing for one that goes.
     pub schedules: BTreeMap<ScheduleName, Option<ScheduleInfo>>,
+    /// Records of fronts by their keys, with nothing for one that goes.
+    pub records: BTreeMap<String, Option<Json>>,
     /// Task definitions.
     pub tasks: BTreeMap<TaskName, TaskSpec>,
     /// Worker instances and when they said so. One that is known keeps the instant it was first seen.

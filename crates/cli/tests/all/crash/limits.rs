@@ -56,14 +56,11 @@ fn judge_rates(arena: &Arena) {
     let counted = counted(&store);
     assert_eq!(ledger::crowded(counted.clone(), WINDOW, LIMIT), None, "as counted");
     let claims = claims(&store);
-    let claimed = claims.iter().map(|(_, at)| *at).collect();
+    let claimed = claims.values().copied().collect();
     assert_eq!(ledger::crowded(claimed, WINDOW, LIMIT), None, "as claimed");
     assert_eq!(claims.len(), counted.len(), "every claim is counted, once");
     let ledger = arena.ledger();
-    // An attempt that was handed back unstarted is claimed again under the same number; the later claim is the one
-    // that ran.
-    let ran: HashMap<(String, u32), i64> = claims.into_iter().collect();
-    let delays = ledger.executions.iter().map(|(key, one)| one.start - ran[key]);
+    let delays = ledger.executions.iter().map(|(key, one)| one.start - claims[key]);
     let delay = delays.max().unwrap();
     let starts = ledger.executions.values().map(|one| one.start).collect();
     let crowded = ledger::crowded(starts, WINDOW - delay, LIMIT);
@@ -82,19 +79,32 @@ fn judge_slots(arena: &Arena, kills: &[Kill]) {
     assert!(most > 1, "nothing ran at once: that proves little");
 }
 
-/// When each start was counted, one instant per unit.
+/// When each start was counted, one instant per unit. What was given back unstarted is not.
 fn counted(store: &Connection) -> Vec<i64> {
-    let mut query = store.prepare("SELECT at, units FROM usage WHERE service = 'api'").unwrap();
+    let mut query = store
+        .prepare("SELECT at, sum(units) FROM usage WHERE service = 'api' GROUP BY at")
+        .unwrap();
     let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     let rows: Vec<(i64, i64)> = rows.map(Result::unwrap).collect();
     let each = |(at, units): (i64, i64)| std::iter::repeat_n(at, units.try_into().unwrap());
     rows.into_iter().flat_map(each).collect()
 }
 
-/// When each attempt was claimed, in that order.
-fn claims(store: &Connection) -> Vec<((String, u32), i64)> {
-    let select = "SELECT job, body ->> 'attempt', at_micros FROM events WHERE type = 'work_started' ORDER BY seq";
+/// When each attempt was claimed. One that was handed back unstarted is none: its number is used again.
+fn claims(store: &Connection) -> HashMap<(String, u32), i64> {
+    let select = "SELECT type, job, body ->> 'attempt', at_micros FROM events \
+                  WHERE type IN ('work_started', 'work_retrying') ORDER BY seq";
     let mut query = store.prepare(select).unwrap();
-    let rows = query.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?))).unwrap();
-    rows.map(Result::unwrap).collect()
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+    let rows = query.query_map([], row).unwrap();
+    let mut claims = HashMap::new();
+    for row in rows {
+        let (kind, job, attempt, at): (String, String, u32, i64) = row.unwrap();
+        if kind == "work_started" {
+            claims.insert((job, attempt), at);
+        } else {
+            claims.remove(&(job, attempt + 1));
+        }
+    }
+    claims
 }

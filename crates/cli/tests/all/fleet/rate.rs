@@ -2,7 +2,7 @@
 //!
 //! The most is judged by the instants at which the store granted the starts, exact to the microsecond, and by the
 //! shells' ledger with the longest delay from a grant to its shell taken off the window. The least is judged by the
-//! ledger: a grant that came too late to be used is no start.
+//! ledger. A grant that came too late to be used is no start: its place is given back, and somebody else has it.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -49,13 +49,24 @@ impl Rate {
     }
 }
 
-/// The grants of starts, in their order.
+/// The grants of starts, in their order. What was handed back is none, and its attempt's number is used again.
 fn granted(server: &Server) -> Vec<Event> {
     let store = runcue::open(&server.url()).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let events = runtime.block_on(store.events(0, 100_000)).unwrap();
     runtime.block_on(store.close()).unwrap();
-    events.into_iter().filter(|event| event.kind == EventKind::Started).collect()
+    let mut grants = Vec::new();
+    for event in events {
+        match event.kind {
+            EventKind::Started => grants.push(event),
+            EventKind::Retrying => {
+                let own = |grant: &Event| grant.job == event.job;
+                grants.remove(grants.iter().rposition(own).unwrap());
+            }
+            _ => {}
+        }
+    }
+    grants
 }
 
 fn judge(arena: &Arena, rate: &Rate, grants: &[Event]) {

@@ -1,0 +1,6 @@
+//! A real hub with real agents: `runcue serve` and `runcue worker` as processes, a solver that is downloaded, and what
+//! can happen to all of them.
+
+mod agents;
+mod outages;
+mod scene;

@@ -1,0 +1,117 @@
+//! Hubs and agents that are killed, and what is left when they are back: nothing acknowledged is lost, and nothing
+//! runs twice because the hub was away.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::scene::{Files, Scene, serve};
+
+/// How often each job has begun, by the lines it wrote.
+fn runs(scene: &Scene) -> BTreeMap<String, usize> {
+    let mut runs = BTreeMap::new();
+    for line in scene.sandbox.read("ledger").lines() {
+        *runs.entry(line.trim().to_owned()).or_default() += 1;
+    }
+    runs
+}
+
+fn ledger(scene: &Scene, rest: &str) -> Files {
+    let path = scene.sandbox.path().join("ledger");
+    Files::offer(&format!("echo \"$RUNCUE_JOB_ID\" >> {}; {rest}", path.display()))
+}
+
+#[test]
+fn a_job_goes_on_while_the_hub_is_away_and_its_result_is_delivered_when_it_is_back() {
+    let mut scene = Scene::new(&["--lease", "6s", "--reap-every", "1s"]);
+    let gate = scene.sandbox.path().join("gate");
+    let wait = format!("while [ ! -e {} ]; do sleep 0.05; done; echo 7", gate.display());
+    let files = ledger(&scene, &wait);
+    let _agent = scene.agent("n1", &["--heartbeat", "1s"]);
+    let id = scene.job(&files.job(&json!({})));
+    scene.wait_for(&id, "running");
+    scene.hub.kill();
+    // It ends while nobody is there to be told, and longer than its lease ago.
+    std::fs::write(&gate, "").unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    scene.restart();
+    let job = scene.wait_for(&id, "completed");
+    assert_eq!((&job["result"], &job["attempts"]), (&json!(7), &json!(1)));
+    assert_eq!(runs(&scene), BTreeMap::from([(id, 1)]));
+}
+
+#[test]
+fn a_killed_agent_leaves_nothing_behind_and_its_job_runs_elsewhere() {
+    let scene = Scene::new(&["--lease", "3s", "--reap-every", "1s"]);
+    let pid = scene.sandbox.path().join("pid");
+    let script = format!(
+        "if [ -e {0} ]; then echo 2; else sleep 1000 & echo $! > {0}; wait; fi",
+        pid.display()
+    );
+    let files = Files::offer(&script);
+    let mut agent = scene.agent("n1", &["--heartbeat", "1s"]);
+    let id = scene.job(&files.job(&json!({})));
+    scene.until("the child's pid", |_| !scene.sandbox.read("pid").trim().is_empty());
+    scene.wait_for(&id, "running");
+    agent.kill();
+    let child = scene.sandbox.read("pid");
+    scene.until("the end of the child", |_| {
+        !std::path::Path::new("/proc").join(child.trim()).exists()
+    });
+    let _other = scene.agent("n2", &[]);
+    let job = scene.wait_for(&id, "completed");
+    assert_eq!((&job["result"], &job["crashes"]), (&json!(2), &json!(1)));
+}
+
+#[test]
+fn agents_are_killed_under_load_and_every_job_is_done() {
+    let (agents, killed, jobs) =
+        if std::env::var_os("RUNCUE_LONG").is_some() { (50, 20, 10_000) } else { (10, 4, 400) };
+    let scene = Scene::new(&["--lease", "4s", "--reap-every", "1s"]);
+    let files = ledger(&scene, "echo 1");
+    let mut fleet: Vec<_> = (0..agents)
+        .map(|n| scene.agent(&format!("n{n}"), &["--jobs", "2", "--heartbeat", "1s"]))
+        .collect();
+    let body: Vec<Value> = (0..jobs).map(|n| files.job(&json!({"n": n}))).collect();
+    let mut ids = Vec::new();
+    for part in body.chunks(1_000) {
+        let (status, answer) = scene.post("/api/jobs/bulk", &Value::Array(part.to_vec()));
+        assert_eq!(status, 201, "{answer}");
+        let acknowledged = answer["jobs"].as_array().unwrap().iter();
+        ids.extend(acknowledged.map(|job| job["id"].as_str().unwrap().to_owned()));
+    }
+    for (n, agent) in fleet.iter_mut().take(killed).enumerate() {
+        let done = (n + 1) * jobs / (2 * killed + 2);
+        scene.until("progress", |scene| completed(scene) >= done as u64);
+        agent.kill();
+    }
+    scene.until("the end of all jobs", |scene| completed(scene) == jobs as u64);
+    let runs = runs(&scene);
+    assert_eq!(runs.len(), ids.len(), "every acknowledged job ran");
+    let again: usize = runs.values().map(|count| count - 1).sum();
+    assert!(again <= killed * 2, "only what a killed agent held ran again: {again}");
+}
+
+fn completed(scene: &Scene) -> u64 {
+    scene.get("/api/status").1["counts"]["completed"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn one_of_two_hubs_is_killed_under_load_and_nobody_notices() {
+    let scene = Scene::new(&["--lease", "5s", "--reap-every", "1s"]);
+    let (mut other, port) = serve(&scene.sandbox, 0, &["--lease".into(), "5s".into()]);
+    let second = format!("http://127.0.0.1:{port}");
+    let files = ledger(&scene, "sleep 0.02; echo 1");
+    let hubs = [second.as_str(), &scene.url()];
+    let _agents: Vec<_> = (0..3)
+        .map(|n| scene.agent_of(&hubs, &format!("n{n}"), &["--jobs", "2", "--heartbeat", "1s"]))
+        .collect();
+    let ids: Vec<String> = (0..150).map(|n| scene.job(&files.job(&json!({"n": n})))).collect();
+    scene.until("some work", |scene| completed(scene) > 20);
+    other.kill();
+    for id in &ids {
+        scene.wait_for(id, "completed");
+    }
+    let again = runs(&scene).values().filter(|count| **count > 1).count();
+    assert_eq!(again, 0, "what ran went on, and was reported to the other hub");
+}

@@ -1,0 +1,60 @@
+//! Event streams: the documented one, everything, resuming, and what they show to whom.
+
+use reqwest::Method;
+use runcue_hub::{HubConfig, Role, StaticToken};
+use serde_json::json;
+
+use crate::server::{Server, read_until};
+
+#[tokio::test]
+async fn the_documented_stream_tells_of_a_jobs_life() {
+    let hub = Server::open().await;
+    let stream = hub.request(Method::GET, "/api/jobs/events").send().await.unwrap();
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    let id = hub.job("a").await;
+    hub.claim("w").await;
+    hub.post(&format!("/api/jobs/{id}/heartbeat"), json!({"worker_id": "w"})).await;
+    hub.post(&format!("/api/jobs/{id}/result"), json!({"worker_id": "w", "result": 1})).await;
+    let seen = read_until(stream, "job:completed").await;
+    assert!(seen.contains("event: job:created") && seen.contains("event: job:assigned"));
+    assert!(seen.contains(&id));
+}
+
+#[tokio::test]
+async fn a_reader_resumes_after_the_last_event_it_saw() {
+    let hub = Server::open().await;
+    for _ in 0..5 {
+        hub.job("a").await;
+    }
+    let last = hub.get("/api/status").await.body["last_event"].as_u64().unwrap();
+    let resumed = hub.request(Method::GET, "/api/events").header("Last-Event-ID", last - 2);
+    let seen = read_until(resumed.send().await.unwrap(), &format!("id: {last}\n")).await;
+    assert!(!seen.contains(&format!("id: {}\n", last - 2)));
+    assert!(seen.contains(&format!("id: {}\n", last - 1)));
+    let after = hub.request(Method::GET, "/api/events?after=0").send().await.unwrap();
+    let seen = read_until(after, &format!("id: {last}\n")).await;
+    assert_eq!(seen.matches("event: work_queued").count(), 5);
+    let bad = hub.request(Method::GET, "/api/events").header("Last-Event-ID", "x").send().await;
+    assert_eq!(bad.unwrap().status(), 422);
+}
+
+#[tokio::test]
+async fn without_a_token_the_stream_carries_no_payload() {
+    let token = StaticToken { name: "t".into(), role: Role::Admin, secret: "secret".into() };
+    let hub = Server::with(HubConfig { tokens: vec![token], ..HubConfig::default() }).await;
+    let admin = hub.as_token("secret");
+    let bare = hub.request(Method::GET, "/api/jobs/events").send().await.unwrap();
+    assert_eq!(bare.status(), 200);
+    let full = admin.request(Method::GET, "/api/jobs/events").send().await.unwrap();
+    let body = json!({"type": "a", "max_attempts": 1, "group": "hidden-group"});
+    let id = admin.post("/api/jobs", body).await.body["id"].as_str().unwrap().to_owned();
+    admin.claim("hidden-worker").await;
+    let fail = json!({"worker_id": "hidden-worker", "reason": "hidden reason"});
+    admin.post(&format!("/api/jobs/{id}/fail"), fail).await;
+    let bare = read_until(bare, "job:quarantined").await;
+    assert!(bare.contains(&id) && !bare.contains("hidden"), "{bare}");
+    let full = read_until(full, "job:quarantined").await;
+    assert!(full.contains("hidden reason") && full.contains("hidden-worker"), "{full}");
+    let all = hub.request(Method::GET, "/api/events").send().await.unwrap();
+    assert_eq!(all.status(), 401);
+}

@@ -1,0 +1,11 @@
+//! The hub over real connections: every documented route, its words and status codes, who may do what, waiting
+//! claims and event streams.
+
+mod actions;
+mod claims;
+mod definitions;
+mod documented;
+mod events;
+mod security;
+mod server;
+mod submit;

@@ -1,0 +1,151 @@
+//! What was asked for, to and from its row. What is a job's own (its id, target and params) has columns; all the
+//! rest is one JSON text, which tends to be the same from job to job: the last one is remembered, so that
+//! most jobs are neither parsed nor serialized.
+
+use runcue_core::{JobId, JobSpec, Json};
+
+use crate::rows::{parsed, text};
+
+/// How the text of a spec begins whose id is in a column.
+const NO_ID: &str = "{\"id\":\"00000000000000000000000000000000\",";
+
+/// The latest text and what it says.
+#[derive(Debug, Default)]
+pub struct Specs {
+    latest: Option<(String, JobSpec)>,
+}
+
+impl Specs {
+    /// The spec that a text and the job's own columns make.
+    pub fn read(
+        &mut self,
+        written: &str,
+        id: JobId,
+        target: Option<String>,
+        params: Option<&str>,
+    ) -> rusqlite::Result<JobSpec> {
+        let known = match &self.latest {
+            Some((latest, spec)) if latest == written => spec,
+            _ => {
+                let spec = parse(written)?;
+                &self.latest.insert((written.to_owned(), spec)).1
+            }
+        };
+        let params = params.map(Json::trusted).unwrap_or_default();
+        Ok(JobSpec { id, target, params, ..known.clone() })
+    }
+
+    /// The text of everything in a spec that is not the job's own.
+    pub fn write(&mut self, spec: &JobSpec) -> rusqlite::Result<&str> {
+        let known = self.latest.take().filter(|(_, latest)| same_but_for_own(latest, spec));
+        let latest = match known {
+            Some(known) => known,
+            None => {
+                let own = (JobId::from_u128(0), None, Json::default());
+                let rest = JobSpec { id: own.0, target: own.1, params: own.2, ..spec.clone() };
+                (serialize(&rest)?, rest)
+            }
+        };
+        Ok(&self.latest.insert(latest).0)
+    }
+}
+
+fn parse(written: &str) -> rusqlite::Result<JobSpec> {
+    match written.strip_prefix('{') {
+        Some(rest) if !written.starts_with("{\"id\"") => parsed("spec", &format!("{NO_ID}{rest}")),
+        _ => parsed("spec", written),
+    }
+}
+
+fn serialize(rest: &JobSpec) -> rusqlite::Result<String> {
+    let whole = text("spec", rest)?;
+    Ok(whole.strip_prefix(NO_ID).map(|rest| format!("{{{rest}")).unwrap_or(whole))
+}
+
+/// Whether two specs have the same text. It names every field, so that a new one cannot be forgotten.
+fn same_but_for_own(one: &JobSpec, other: &JobSpec) -> bool {
+    let JobSpec {
+        id: _,
+        target: _,
+        params: _,
+        task,
+        queue,
+        priority,
+        group,
+        labels,
+        project,
+        depends_on,
+        timeout,
+        dependency_timeout,
+        idempotency_key,
+        retry,
+        run_at,
+        expires_at,
+        requires,
+        services,
+        key,
+        solver_url,
+        solver_checksum,
+    } = one;
+    *task == other.task
+        && *queue == other.queue
+        && *priority == other.priority
+        && *group == other.group
+        && *labels == other.labels
+        && *project == other.project
+        && *depends_on == other.depends_on
+        && *timeout == other.timeout
+        && *dependency_timeout == other.dependency_timeout
+        && *idempotency_key == other.idempotency_key
+        && *retry == other.retry
+        && *run_at == other.run_at
+        && *expires_at == other.expires_at
+        && *requires == other.requires
+        && *services == other.services
+        && *key == other.key
+        && *solver_url == other.solver_url
+        && *solver_checksum == other.solver_checksum
+}
+
+#[cfg(test)]
+mod tests {
+    use runcue_core::TaskName;
+
+    use super::*;
+
+    fn spec(id: u128) -> JobSpec {
+        let mut spec = JobSpec::new(JobId::from_u128(id), TaskName::new("t").unwrap());
+        spec.params = Json::trusted(format!("{{\"n\":{id}}}"));
+        spec.target = (id > 1).then(|| format!("file-{id}"));
+        spec
+    }
+
+    fn comes_back(specs: &mut Specs, spec: &JobSpec) -> String {
+        let written = specs.write(spec).unwrap().to_owned();
+        let params = Some(spec.params.as_str());
+        let read = Specs::default().read(&written, spec.id, spec.target.clone(), params).unwrap();
+        assert_eq!(read, *spec);
+        let again = specs.read(&written, spec.id, spec.target.clone(), params).unwrap();
+        assert_eq!(again, *spec);
+        written
+    }
+
+    #[test]
+    fn jobs_that_differ_only_in_what_is_their_own_have_one_text() {
+        let mut specs = Specs::default();
+        assert_eq!(comes_back(&mut specs, &spec(1)), r#"{"task":"t"}"#);
+        assert_eq!(comes_back(&mut specs, &spec(2)), r#"{"task":"t"}"#);
+    }
+
+    #[test]
+    fn whatever_else_differs_is_in_the_text() {
+        let mut specs = Specs::default();
+        comes_back(&mut specs, &spec(1));
+        let mut other = spec(2);
+        other.idempotency_key = Some("k".to_owned());
+        assert_eq!(comes_back(&mut specs, &other), r#"{"task":"t","idempotency_key":"k"}"#);
+        other.priority = 4;
+        assert!(comes_back(&mut specs, &other).contains("priority"));
+        assert_eq!(comes_back(&mut specs, &spec(3)), r#"{"task":"t"}"#);
+    }
+}
