@@ -20,14 +20,14 @@ export function FleetPage(): JSX.Element {
       <Head title="Fleet" />
       <Loaded of={fleet}>
         {(nodes) => nodes.filter(reports).length === 0
-          ? <Card><Empty title="No machine reports yet" command="runcue worker --hub http://HUB:7878"><p>A worker on any machine pushes its measurements here, also from behind a firewall.</p></Empty></Card>
+          ? <Card><Empty title="No machine reports yet" command={`runcue worker --hub ${location.origin}`}><p>A worker on any machine pushes its measurements here, also from behind a firewall.</p></Empty></Card>
           : <Bounded items={nodes.filter(reports)}>{(shown) => <div class="cards">{shown.map((node) => <NodeCard key={node.node} node={node} />)}</div>}</Bounded>}
       </Loaded>
       <div class="section"><h2>Workers</h2></div>
       <Card bare>
         <Loaded of={workers}>
           {(list) => list.filter(works).length === 0
-            ? <Empty title="No workers" command="runcue work --jobs 4"><p>Jobs wait until a worker takes them. Start one here, or on another machine.</p></Empty>
+            ? <Empty title="No workers" command={`runcue worker --jobs 4 --hub ${location.origin}`}><p>Jobs wait until a worker takes them. Start one here, or on another machine.</p></Empty>
             : <Bounded items={sorted(list.filter(works))}>{(shown) => <WorkerTable workers={shown} />}</Bounded>}
         </Loaded>
       </Card>

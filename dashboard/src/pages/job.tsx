@@ -133,7 +133,7 @@ function ReasonWords({ reason }: { reason: Reason }): JSX.Element {
     group_paused: <a href="#/groups">resume it under Groups</a>,
     queue_paused: <a href="#/groups">resume it under Groups</a>,
     service: <a href="#/services">look at its limits under Services</a>,
-    no_worker: <>start one: <code>runcue work</code></>,
+    no_worker: <>start one: <code>runcue worker --hub {location.origin}</code></>,
     no_worker_fits: <a href="#/fleet">see what the workers take</a>,
   };
   return (
