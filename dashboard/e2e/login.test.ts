@@ -15,6 +15,26 @@ afterAll(async () => {
   await hub?.stop();
 });
 
+test('the first token of an open hub is seen by whoever makes it, and nobody else gets in any more', async () => {
+  const open = await Hub.start();
+  const maker = await visit(open.url, 'tokens');
+  const { page } = maker;
+  await page.getByRole('button', { name: 'New token' }).click();
+  await page.getByLabel('Name').fill('first');
+  expect(await page.getByRole('radio', { name: /^read/ }).isDisabled()).toBe(true);
+  await page.getByRole('button', { name: 'Create token' }).click();
+  const secret = (await page.locator('.secret code').textContent()) ?? '';
+  expect(secret.length).toBeGreaterThan(20);
+  await page.getByRole('button', { name: 'Revoke first' }).waitFor();
+  const other = await visit(open.url, 'jobs');
+  await other.page.getByRole('button', { name: 'Log in' }).waitFor();
+  await logIn(other, secret);
+  await other.page.getByRole('heading', { name: 'Jobs', exact: true }).waitFor();
+  await other.leave();
+  await maker.leave();
+  await open.stop();
+});
+
 async function logIn(visitor: Visitor, token: string): Promise<void> {
   await visitor.page.getByLabel('Token').fill(token);
   await visitor.page.getByRole('button', { name: 'Log in' }).click();

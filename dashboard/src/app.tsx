@@ -2,7 +2,6 @@
 import type { JSX } from 'preact';
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import * as api from './api';
 import { now } from './clock';
 import { brief } from './format';
 import { connection, startLive, stopLive, tryNow } from './live';
@@ -21,12 +20,13 @@ import { Dialog } from './parts/dialog';
 import { Icon, Mark } from './parts/icons';
 import { Card } from './parts/layout';
 import { Empty, Problem, Words } from './parts/notices';
-import { anyWork, useResource } from './resource';
+import { useKept } from './resource';
 import { go, route } from './router';
 import type { Route } from './router';
 import { askWho, logout, may, startError, who } from './session';
 import { startShortcuts } from './shortcuts';
 import type { Shortcut } from './shortcuts';
+import { status } from './status';
 import { isDark, switchTheme } from './theme';
 import { attempt, dismiss, toasts } from './toasts';
 
@@ -82,6 +82,7 @@ function Frame(): JSX.Element {
   const main = useRef<HTMLElement>(null);
   const where = route.value.path.join('/');
 
+  useKept(status);
   useEffect(() => {
     startLive();
     return stopLive;
@@ -154,7 +155,6 @@ function focusSearch(): void {
 }
 
 function Navigation({ first }: { first: string }): JSX.Element {
-  const status = useResource('nav', api.status, { on: anyWork, least: 3000, every: 20_000 });
   const counts = status.data.value?.counts;
   const badge: Record<string, number | undefined> = { jobs: counts && (counts.queued ?? 0) + (counts.leased ?? 0) + (counts.running ?? 0), quarantine: counts?.quarantined };
   return (

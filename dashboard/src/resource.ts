@@ -12,7 +12,7 @@ export interface Resource<T> {
   data: Signal<T | null>;
   error: Signal<unknown>;
   loading: Signal<boolean>;
-  /** Fetches soon; the returned promise is for tests and for "now that I changed it". */
+  /** Fetches at once: something was changed, or missed. */
   refresh(): void;
 }
 
@@ -122,6 +122,12 @@ export function createResource<T>(load: (signal: AbortSignal) => Promise<T>, fre
 /** A resource that lives as long as the component and begins anew when `key` changes. */
 export function useResource<T>(key: string, load: (signal: AbortSignal) => Promise<T>, fresh: Freshness = {}): Resource<T> {
   const resource = useMemo(() => createResource(load, fresh), [key]);
+  useKept(resource);
+  return resource;
+}
+
+/** Keeps a resource fresh as long as the component lives. */
+export function useKept<T>(resource: Kept<T>): void {
   useEffect(() => {
     resource.start();
     const off = onEvents((events) => resource.touch(events));
@@ -133,7 +139,6 @@ export function useResource<T>(key: string, load: (signal: AbortSignal) => Promi
   useSignalEffect(() => {
     if (resyncs.value > 0) resource.refresh();
   });
-  return resource;
 }
 
 export const anyWork = (event: HubEvent): boolean => event.job !== undefined && event.type !== 'work_progress';

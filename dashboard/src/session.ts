@@ -1,15 +1,34 @@
 // Owns who is looking: asked once at the start, changed by login and logout, lost when the hub answers 401.
 import { signal } from '@preact/signals';
 import * as api from './api';
+import { startLive } from './live';
 import type { Me, Role } from './types';
 
 /** undefined: not asked yet. null: the hub wants a token. */
 export const who = signal<Me | null | undefined>(undefined);
 export const startError = signal<unknown>(null);
 
+let atTheDoor = false;
+
 api.onUnauthorized(() => {
-  who.value = null;
+  if (!atTheDoor) who.value = null;
 });
+
+/**
+ * Makes the first token of an open hub and goes in with it. The token shuts the door for everybody, so requests that are under
+ * way may be refused meanwhile; that must not take the page away before the token was seen.
+ */
+export async function makeFirstToken<T extends { token: string }>(make: () => Promise<T>): Promise<T> {
+  atTheDoor = true;
+  try {
+    const made = await make();
+    await login(made.token);
+    startLive();
+    return made;
+  } finally {
+    atTheDoor = false;
+  }
+}
 
 export async function askWho(): Promise<void> {
   try {

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import * as api from '../api';
 import { count, gigabytes, percent, plural, span } from '../format';
 import { AliveBadge } from '../parts/badges';
+import { Bounded } from '../parts/bounded';
 import { Card, Head, Meter } from '../parts/layout';
 import { Empty, Loaded } from '../parts/notices';
 import { Spark } from '../parts/spark';
@@ -19,15 +20,15 @@ export function FleetPage(): JSX.Element {
       <Head title="Fleet" />
       <Loaded of={fleet}>
         {(nodes) => nodes.filter(reports).length === 0
-          ? <Card><Empty title="No machine reports yet" command="runcue worker --hub http://HUB:7878"><p>A worker on any machine pushes its measurements here, also from behind a firewall.</p></Empty></Card>
-          : <div class="cards">{nodes.filter(reports).map((node) => <NodeCard key={node.node} node={node} />)}</div>}
+          ? <Card><Empty title="No machine reports yet" command={`runcue worker --hub ${location.origin}`}><p>A worker on any machine pushes its measurements here, also from behind a firewall.</p></Empty></Card>
+          : <Bounded items={nodes.filter(reports)}>{(shown) => <div class="cards">{shown.map((node) => <NodeCard key={node.node} node={node} />)}</div>}</Bounded>}
       </Loaded>
       <div class="section"><h2>Workers</h2></div>
       <Card bare>
         <Loaded of={workers}>
           {(list) => list.filter(works).length === 0
-            ? <Empty title="No workers" command="runcue work --jobs 4"><p>Jobs wait until a worker takes them. Start one here, or on another machine.</p></Empty>
-            : <WorkerTable workers={list.filter(works)} />}
+            ? <Empty title="No workers" command={`runcue worker --jobs 4 --hub ${location.origin}`}><p>Jobs wait until a worker takes them. Start one here, or on another machine.</p></Empty>
+            : <Bounded items={sorted(list.filter(works))}>{(shown) => <WorkerTable workers={shown} />}</Bounded>}
         </Loaded>
       </Card>
     </>
@@ -46,7 +47,7 @@ function NodeCard({ node }: { node: Node }): JSX.Element {
   const column = (field: keyof Metrics): (number | null | undefined)[] => history.map((one) => one[field]);
   const workers = node.workers?.length ?? 0;
   return (
-    <Card class={node.online ? 'node' : 'node away'} title={<><h2 class="cut" title={node.node}>{name}</h2><AliveBadge alive={node.online} /></>} actions={<span class="soft"><strong>{count(jobs)}</strong> active {jobs === 1 ? 'job' : 'jobs'}</span>}>
+    <Card class={node.online ? 'node' : 'node away'} title={<><h2 class="cut" title={node.node}>{name}</h2><AliveBadge alive={node.online} /></>} actions={<a href={href(['jobs'], { state: 'leased,running' })}>{plural(jobs, 'active job')}</a>}>
       {latest === null ? <p class="soft">It has not measured anything yet.</p> : (
         <div class="stack">
           <div class="numbers">
@@ -72,16 +73,20 @@ function Measure({ name, text, values, most }: { name: string; text: string; val
   );
 }
 
+/** Those that live first, then by name. */
+function sorted(workers: Worker[]): Worker[] {
+  return workers.sort((a, b) => Number(b.alive) - Number(a.alive) || (a.name ?? a.worker_id).localeCompare(b.name ?? b.worker_id));
+}
+
 function WorkerTable({ workers }: { workers: Worker[] }): JSX.Element {
-  const sorted = [...workers].sort((a, b) => Number(b.alive) - Number(a.alive) || (a.name ?? a.worker_id).localeCompare(b.name ?? b.worker_id));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Workers">
       <table class="stacked steady pairs">
         <thead><tr><th scope="col">Worker</th><th scope="col" class="w-state">State</th><th scope="col" class="right w-num">Busy</th><th scope="col" class="w-mid">Machine</th><th scope="col">Tags</th><th scope="col" class="right w-time">Started</th><th scope="col" class="right w-time">Heard of</th></tr></thead>
         <tbody>
-          {sorted.map((worker) => (
+          {workers.map((worker) => (
             <tr key={`${worker.worker_id} ${worker.instance ?? ''}`}>
-              <td><span class="titled"><a href={href(['jobs'], { q: worker.worker_id })} title={worker.worker_id}><strong>{worker.name ?? worker.worker_id}</strong></a>{worker.name && worker.name !== worker.worker_id && <span class="faint mono">{worker.worker_id}</span>}</span></td>
+              <td><span class="titled"><strong title={worker.worker_id}>{worker.name ?? worker.worker_id}</strong>{worker.name && worker.name !== worker.worker_id && <span class="faint mono">{worker.worker_id}</span>}</span></td>
               <td><AliveBadge alive={worker.alive} /></td>
               <td class="right" data-label="Busy">{count(worker.held)}{worker.slots != null && <span class="faint"> of {count(worker.slots)}</span>}</td>
               <td data-label="Machine" class="soft">{[worker.cores ? `${worker.cores} cores` : '', worker.ram_gb ? gigabytes(worker.ram_gb) : ''].filter(Boolean).join(', ') || '–'}</td>

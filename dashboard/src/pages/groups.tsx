@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import * as api from '../api';
 import { count, plural } from '../format';
+import { Bounded } from '../parts/bounded';
 import { BulkDialog } from '../parts/bulk';
 import type { BulkPlan } from '../parts/bulk';
 import { PausedBadge } from '../parts/badges';
@@ -26,7 +27,7 @@ export function GroupsPage(): JSX.Element {
         <Loaded of={groups}>
           {(list) => list.length === 0
             ? <Empty title="No groups yet" command="runcue add --group nightly -- ./backup.sh"><p>A job says which group it belongs to; the group is there from then on.</p></Empty>
-            : <GroupTable groups={list} onPlan={setPlan} onChanged={groups.refresh} />}
+            : <Bounded items={[...list].sort(byName)}>{(shown) => <GroupTable groups={shown} onPlan={setPlan} onChanged={groups.refresh} />}</Bounded>}
         </Loaded>
       </Card>
       <Queues />
@@ -46,7 +47,7 @@ function GroupTable({ groups, onPlan, onChanged }: { groups: Group[]; onPlan: (p
     <div class="scroll" tabIndex={0} role="region" aria-label="Groups">
       <table class="stacked steady pairs">
         <thead><tr><th scope="col">Group</th><th scope="col" class="wide-col">Jobs</th><th scope="col" class="right w-num">Waiting</th><th scope="col" class="right w-num">Running</th><th scope="col" class="right w-num">Failed</th><th scope="col" class="right w-num">All</th><th scope="col" class="w-acts"><span class="unseen">Actions</span></th></tr></thead>
-        <tbody>{[...groups].sort(byName).map((group) => <GroupRow key={group.name ?? ''} group={group} onPlan={onPlan} onChanged={onChanged} />)}</tbody>
+        <tbody>{groups.map((group) => <GroupRow key={group.name ?? ''} group={group} onPlan={onPlan} onChanged={onChanged} />)}</tbody>
       </table>
     </div>
   );
@@ -98,12 +99,12 @@ function Queues(): JSX.Element {
         <Loaded of={queues}>
           {(list) => list.length === 0
             ? <Empty title="No queues yet"><p>The first job makes the queue it names.</p></Empty>
-            : (
+            : <Bounded items={list}>{(shown) => (
               <div class="scroll" tabIndex={0} role="region" aria-label="Queues">
                 <table class="stacked steady pairs">
                   <thead><tr><th scope="col">Queue</th><th scope="col" class="right w-num">Waiting</th><th scope="col" class="right w-num">At most</th><th scope="col">When full</th><th scope="col" class="w-acts2"><span class="unseen">Actions</span></th></tr></thead>
                   <tbody>
-                    {list.map((queue) => (
+                    {shown.map((queue) => (
                       <tr key={queue.name}>
                         <td><span class="titled"><a href={href(['jobs'], { queue: queue.name })}><strong>{queue.name}</strong></a>{queue.paused && <PausedBadge />}</span></td>
                         <td class="right" data-label="Waiting">{count(queue.queued)}</td>
@@ -120,7 +121,7 @@ function Queues(): JSX.Element {
                   </tbody>
                 </table>
               </div>
-            )}
+            )}</Bounded>}
         </Loaded>
       </Card>
       {editing && <QueueDialog queue={editing} onClose={() => setEditing(null)} onDone={queues.refresh} />}

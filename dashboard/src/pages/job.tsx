@@ -82,7 +82,7 @@ function Actions({ job, of }: { job: WholeJob; of: Resource<WholeJob> }): JSX.El
   });
   return (
     <div class="actions">
-      <a class="button" href={href(['new'], { like: job.id })}>Submit one like it</a>
+      {allowed && <a class="button" href={href(['new'], { like: job.id })}>Submit one like it</a>}
       {canRetry(job) && <button type="button" class="primary" disabled={!allowed} onClick={retry}>Retry</button>}
       {canCancel(job) && <button type="button" class="danger" disabled={!allowed || job.cancel_requested} onClick={() => setAsking(true)}>{job.cancel_requested ? 'Asked to stop' : 'Cancel…'}</button>}
       {asking && <CancelDialog job={job} onClose={() => setAsking(false)} onDone={of.refresh} />}
@@ -133,7 +133,7 @@ function ReasonWords({ reason }: { reason: Reason }): JSX.Element {
     group_paused: <a href="#/groups">resume it under Groups</a>,
     queue_paused: <a href="#/groups">resume it under Groups</a>,
     service: <a href="#/services">look at its limits under Services</a>,
-    no_worker: <>start one: <code>runcue work</code></>,
+    no_worker: <>start one: <code>runcue worker --hub {location.origin}</code></>,
     no_worker_fits: <a href="#/fleet">see what the workers take</a>,
   };
   return (

@@ -15,9 +15,10 @@ import { StateIcon } from '../parts/icons';
 import { JobTable } from '../parts/jobtable';
 import { Card, Field, Head } from '../parts/layout';
 import { Empty, Problem } from '../parts/notices';
-import { anyWork, useResource } from '../resource';
+import { useResource } from '../resource';
 import { go, href, route } from '../router';
 import { may } from '../session';
+import { status } from '../status';
 import { STATES } from '../types';
 
 function address(filter: Filter, before: string | null): string {
@@ -52,7 +53,6 @@ export function JobsPage(): JSX.Element {
 }
 
 function StateChips({ filter }: { filter: Filter }): JSX.Element {
-  const status = useResource('status', api.status, { on: anyWork, least: 1500, every: 15_000 });
   const counts = status.data.value?.counts ?? {};
   return (
     <div class="chips" role="group" aria-label="States">
@@ -106,7 +106,7 @@ function TextFilter({ filter, field, label, placeholder, options, class: name, i
       {(attributes) => (
         <>
           <input {...attributes} type={field === 'q' ? 'search' : 'text'} data-search={id} value={text} placeholder={placeholder ?? 'any'} autocomplete="off" spellcheck={false} list={known} onInput={(event) => change(event.currentTarget.value)} />
-          {known && <datalist id={known}>{options?.map((option) => <option key={option} value={option} />)}</datalist>}
+          {known && <datalist id={known}>{options?.slice(0, 200).map((option) => <option key={option} value={option} />)}</datalist>}
         </>
       )}
     </Field>

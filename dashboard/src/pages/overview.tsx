@@ -2,7 +2,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import * as api from '../api';
-import { hubSays, now } from '../clock';
+import { now } from '../clock';
 import { brief, count, errorText, plural, shortId, span, words } from '../format';
 import { recent } from '../live';
 import { Chart } from '../parts/chart';
@@ -13,15 +13,11 @@ import { Empty, Loaded, Words } from '../parts/notices';
 import { Ago } from '../parts/time';
 import { anyWork, useResource } from '../resource';
 import { href } from '../router';
+import { status } from '../status';
 import type { HubEvent, Series, State, Status } from '../types';
 import { eventTone } from '../eventwords';
 
 export function OverviewPage(): JSX.Element {
-  const status = useResource('status', async (stop) => {
-    const answer = await api.status(stop);
-    hubSays(answer.at);
-    return answer;
-  }, { on: () => true, least: 1000, every: 10_000 });
   const series = useResource('series', api.series, { on: anyWork, least: 2500, every: 5000 });
   return (
     <>
@@ -77,8 +73,9 @@ function Attention({ status }: { status: Status }): JSX.Element {
   if (status.ready > 0 && old > 300) lines.push(<li key="old"><Icon name="clock" /><span>The oldest job that could run has waited {span(Math.floor(old))}. <a href={href(['jobs'], { state: 'queued' })}>See what waits</a></span></li>);
   for (const service of status.blocked_services) {
     const name = typeof service === 'string' ? service : service.name;
-    const state = typeof service === 'string' ? 'blocked' : words(service.status);
-    if (state !== 'full') lines.push(<li key={`service ${name}`}><Icon name="warning" /><span>Service <a href="#/services">{name}</a> is {state}.</span></li>);
+    const state = typeof service === 'string' ? 'blocked' : service.status;
+    // Full and rate limited are a service at work; they come and go.
+    if (state !== 'full' && state !== 'rate_limited') lines.push(<li key={`service ${name}`}><Icon name="warning" /><span>Service <a href="#/services">{name}</a> is {words(state)}.</span></li>);
   }
   if (status.paused_groups.length) lines.push(<li key="groups"><Icon name="pause" /><span>Paused: {status.paused_groups.slice(0, 5).map((group) => group ?? 'jobs without a group').join(', ')}{status.paused_groups.length > 5 && ` and ${status.paused_groups.length - 5} more`}. <a href="#/groups">Resume under Groups</a></span></li>);
   return <Card class="attention" title="Worth a look">{lines.length ? <ul class="notice">{lines}</ul> : <p class="soft">Nothing needs you.</p>}</Card>;

@@ -5,6 +5,7 @@ import * as api from '../api';
 import { count, exact } from '../format';
 import { readJson } from '../newjob';
 import { PausedBadge } from '../parts/badges';
+import { Bounded } from '../parts/bounded';
 import { Dialog } from '../parts/dialog';
 import { Card, Field, Head } from '../parts/layout';
 import { Empty, Loaded } from '../parts/notices';
@@ -28,8 +29,8 @@ export function SchedulesPage(): JSX.Element {
       <Card bare>
         <Loaded of={schedules}>
           {(list) => list.length === 0
-            ? <Empty title="No schedules yet" command="runcue schedule add nightly '0 3 * * *' -- ./backup.sh"><p>A schedule submits a job at the instants of a cron expression, in a time zone.</p></Empty>
-            : <ScheduleTable schedules={list} onRemove={setRemoving} onChanged={schedules.refresh} />}
+            ? <Empty title="No schedules yet" command="runcue schedule add nightly --cron '0 3 * * *' -- ./backup.sh"><p>A schedule submits a job at the instants of a cron expression, in a time zone.</p></Empty>
+            : <Bounded items={list}>{(shown) => <ScheduleTable schedules={shown} onRemove={setRemoving} onChanged={schedules.refresh} />}</Bounded>}
         </Loaded>
       </Card>
       {making && <ScheduleDialog onClose={() => setMaking(false)} onDone={schedules.refresh} />}
@@ -77,7 +78,7 @@ function ScheduleTable({ schedules, onRemove, onChanged }: { schedules: Schedule
 }
 
 function ScheduleDialog({ onClose, onDone }: { onClose: () => void; onDone: () => void }): JSX.Element {
-  const [form, setForm] = useState({ name: '', cron: '0 3 * * *', zone: Intl.DateTimeFormat().resolvedOptions().timeZone ?? 'UTC', type: '', target: '', group: '', params: '{}', missed: 'once', overlap: 'allow' });
+  const [form, setForm] = useState({ name: '', cron: '0 3 * * *', zone: Intl.DateTimeFormat().resolvedOptions().timeZone ?? 'UTC', type: '', target: '', group: '', params: '{}', missed: 'skip', overlap: 'allow' });
   const set = (field: keyof typeof form) => (event: { currentTarget: { value: string } }): void => setForm({ ...form, [field]: event.currentTarget.value });
   const params = readJson(form.params);
   const ready = form.name.trim() !== '' && form.type.trim() !== '' && form.cron.trim() !== '' && params.wrong === null;
@@ -102,7 +103,7 @@ function ScheduleDialog({ onClose, onDone }: { onClose: () => void; onDone: () =
         </div>
         <Field label="Parameters" note="JSON" wrong={params.wrong}>{(a) => <textarea {...a} rows={3} value={form.params} onInput={set('params')} spellcheck={false} />}</Field>
         <div class="row">
-          <Field label="Missed firings">{(a) => <select {...a} value={form.missed} onChange={set('missed')}><option value="once">make up once</option><option value="skip">skip</option><option value="all">make up all</option></select>}</Field>
+          <Field label="Missed firings">{(a) => <select {...a} value={form.missed} onChange={set('missed')}><option value="skip">skip</option><option value="once">make up for all with one</option><option value="all">make up for each</option></select>}</Field>
           <Field label="If the last one still runs">{(a) => <select {...a} value={form.overlap} onChange={set('overlap')}><option value="allow">submit anyway</option><option value="skip">skip</option></select>}</Field>
         </div>
       </div>

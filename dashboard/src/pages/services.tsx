@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks';
 import * as api from '../api';
 import { count, parseSpan, span, typedSpan } from '../format';
 import { ServiceBadge } from '../parts/badges';
+import { Bounded } from '../parts/bounded';
 import { Dialog } from '../parts/dialog';
 import { Card, Field, Head, Meter } from '../parts/layout';
 import { Empty, Loaded } from '../parts/notices';
@@ -25,7 +26,7 @@ export function ServicesPage(): JSX.Element {
       <Loaded of={services}>
         {(list) => list.length === 0
           ? <Card><Empty title="No services yet" command="runcue services set api --max-concurrent 4 --rate 60/min"><p>A service bounds how many jobs use something at once and how often: an API, a licence, a disk. Jobs name the services they need.</p></Empty></Card>
-          : <div class="cards">{list.map((service) => <ServiceCard key={service.name} service={service} onEdit={() => setEditing(service)} onChanged={services.refresh} />)}</div>}
+          : <Bounded items={list}>{(shown) => <div class="cards">{shown.map((service) => <ServiceCard key={service.name} service={service} onEdit={() => setEditing(service)} onChanged={services.refresh} />)}</div>}</Bounded>}
       </Loaded>
       {editing !== null && <LimitsDialog service={editing === 'new' ? null : editing} onClose={() => setEditing(null)} onDone={services.refresh} />}
     </>

@@ -7,7 +7,7 @@ import { Card, Field, Head } from '../parts/layout';
 import { Copy, Empty, Loaded } from '../parts/notices';
 import { Ago } from '../parts/time';
 import { useResource } from '../resource';
-import { who } from '../session';
+import { makeFirstToken, who } from '../session';
 import { tell } from '../toasts';
 import type { Role, TokenView } from '../types';
 
@@ -21,7 +21,7 @@ export function TokensPage(): JSX.Element {
   return (
     <>
       <Head title="Tokens" actions={<button type="button" class="primary" onClick={() => setMaking(true)}>New token</button>}>
-        {who.value?.open ? 'This hub is open: it listens only on this machine and lets everybody do everything. The first token changes that for everybody, so make an admin token first.' : 'The hub keeps only their hashes.'}
+        {who.value?.open ? 'This hub is open: it listens only on this machine and lets everybody do everything. The first token changes that: from then on everybody needs one.' : 'The hub keeps only their hashes.'}
       </Head>
       {made && (
         <Card class="gap-under" title={`Token ${made.name}`} actions={<button type="button" class="small" onClick={() => setMade(null)}>I have it</button>}>
@@ -63,14 +63,19 @@ export function TokensPage(): JSX.Element {
 function TokenDialog({ onClose, onMade }: { onClose: () => void; onMade: (token: { name: string; token: string }) => void }): JSX.Element {
   const [name, setName] = useState('');
   const [role, setRole] = useState<Role>(who.value?.open ? 'admin' : 'read');
-  const make = async (): Promise<void> => onMade(await api.createToken({ name: name.trim(), role }));
+  const first = who.value?.open ?? false;
+  const make = async (): Promise<void> => {
+    const create = (): Promise<{ name: string; token: string }> => api.createToken({ name: name.trim(), role });
+    onMade(first ? await makeFirstToken(create) : await create());
+  };
   return (
     <Dialog title="New token" onClose={onClose} onSubmit={make} submit="Create token" ready={name.trim() !== ''}>
       <div class="form">
         <Field label="Name" note="Who or what uses it.">{(attributes) => <input {...attributes} value={name} autocomplete="off" onInput={(event) => setName(event.currentTarget.value)} />}</Field>
         <fieldset class="form tight">
           <legend><strong>Role</strong></legend>
-          {(Object.keys(ROLES) as Role[]).map((one) => <label key={one} class="check"><input type="radio" name="role" checked={role === one} onChange={() => setRole(one)} />{one}<span class="faint">{ROLES[one]}</span></label>)}
+          {first && <p class="soft">The first token is for an admin, who can make the others. You are logged in with it at once.</p>}
+          {(Object.keys(ROLES) as Role[]).map((one) => <label key={one} class="check"><input type="radio" name="role" checked={role === one} disabled={first && one !== 'admin'} onChange={() => setRole(one)} />{one}<span class="faint">{ROLES[one]}</span></label>)}
         </fieldset>
       </div>
     </Dialog>

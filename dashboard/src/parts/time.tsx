@@ -11,5 +11,5 @@ export function Ago({ at }: { at: number | null | undefined }): JSX.Element {
 /** How long until an instant; "any moment" once it has come. */
 export function Until({ at }: { at: number }): JSX.Element {
   const left = (at - now.value) / 1000;
-  return <time class="nowrap" dateTime={new Date(at).toISOString()} title={exact(at)}>{left <= 0 ? 'any moment' : `in ${span(Math.ceil(left))}`}</time>;
+  return <time class="nowrap" dateTime={new Date(at).toISOString()} title={exact(at)}>{left <= 0 ? 'any moment' : `in ${span(Math.ceil(left)).replace('.0 ', ' ')}`}</time>;
 }
