@@ -15,6 +15,8 @@ const { version } = JSON.parse(readFileSync(manifest));
 const connect = () => new Redis(url, { maxRetriesPerRequest: null });
 const opts = { removeOnComplete: true, removeOnFail: true };
 
+const say = (text) => console.error(`  bullmq: ${text}`);
+
 async function fill(queue) {
   const batches = [];
   for (let at = 0; at < count; at += 1000) {
@@ -79,13 +81,16 @@ let chosen = "";
 for (const [place, setting] of settings.entries()) {
   const queue = new Queue(`bench-${place}`, { connection: connect() });
   add = Math.max(add, await fill(queue));
+  say(`${count} jobs added, ${Math.round(add)}/s at best; drain, ${JSON.stringify(setting)} …`);
   const rate = await drain(queue, setting);
+  say(`${Math.round(rate)}/s`);
   if (rate > best) {
     best = rate;
     chosen = `${setting.workers} worker, ${setting.concurrency} at once`;
   }
   await queue.close();
 }
+say("time to start …");
 const queue = new Queue("bench-latency", { connection: connect() });
 const waits = await latency(queue);
 await queue.close();

@@ -1,13 +1,14 @@
 //! Redis: a private server with an append-only file that is synced every second, and its raw floor.
 //!
-//! The floor is pipelined commands over one connection, one per job and key that has to change, with values as
-//! long as the store's: no script, no events, no turns.
+//! The floor is pipelined commands over one connection without delay, one per batch and key that has to change, of
+//! as many jobs as the batch has, with values as long as the store's: no script, no events, no turns.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use redis::Connection;
+use redis::io::tcp::TcpSettings;
+use redis::{Connection, IntoConnectionInfo};
 use runcue_store::Store;
 use runcue_test_servers::Redis;
 
@@ -55,7 +56,9 @@ struct Raw {
 
 impl Raw {
     fn open(server: &Honest) -> Result<Self> {
-        let connection = redis::Client::open(server.server.url())?.get_connection()?;
+        let settings = TcpSettings::default().set_nodelay(true);
+        let info = server.server.url().into_connection_info()?.set_tcp_settings(settings);
+        let connection = redis::Client::open(info)?.get_connection()?;
         Ok(Self { connection, seq: 0 })
     }
 
@@ -65,15 +68,24 @@ impl Raw {
         let mut left = count;
         while left > 0 {
             let size = left.min(SUBMIT);
-            let mut pipe = redis::pipe();
+            let (mut spec, mut life) = (redis::cmd("HSET"), redis::cmd("HSET"));
+            let (mut ids, mut ready) = (redis::cmd("HSET"), redis::cmd("ZADD"));
+            spec.arg("spec");
+            life.arg("life");
+            ids.arg("id");
+            ready.arg("ready");
             for _ in 0..size {
                 self.seq += 1;
                 let place = format!("{:012x}", self.seq);
                 let id = format!("{:032x}", self.seq);
-                pipe.cmd("HSET").arg("spec").arg(&place).arg(&body).ignore();
-                pipe.cmd("HSET").arg("life").arg(&place).arg(LIFE).ignore();
-                pipe.cmd("HSET").arg("id").arg(&id).arg(&place).ignore();
-                pipe.cmd("ZADD").arg("ready").arg(0).arg(&place).ignore();
+                spec.arg(&place).arg(&body);
+                life.arg(&place).arg(LIFE);
+                ids.arg(&id).arg(&place);
+                ready.arg(0).arg(&place);
+            }
+            let mut pipe = redis::pipe();
+            for command in [spec, life, ids, ready] {
+                pipe.add_command(command).ignore();
             }
             pipe.query::<()>(&mut self.connection)?;
             left -= size;
@@ -89,19 +101,29 @@ impl Raw {
             if popped.is_empty() {
                 break;
             }
-            let mut pipe = redis::pipe();
+            let (mut spec, mut life) = (redis::cmd("HMGET"), redis::cmd("HSET"));
+            let (mut lapsing, mut over) = (redis::cmd("ZADD"), redis::cmd("ZREM"));
+            let mut ended = redis::cmd("ZADD");
+            spec.arg("spec");
+            life.arg("life");
+            lapsing.arg("lapsing");
+            over.arg("lapsing");
+            ended.arg("ended");
             for (place, _) in &popped {
-                pipe.cmd("HGET").arg("spec").arg(place);
-                pipe.cmd("HSET").arg("life").arg(place).arg(LIFE).ignore();
-                pipe.cmd("ZADD").arg("lapsing").arg(done).arg(place).ignore();
+                spec.arg(place);
+                life.arg(place).arg(LIFE);
+                lapsing.arg(done).arg(place);
+                over.arg(place);
+                ended.arg(done).arg(place);
             }
-            let specs: Vec<String> = pipe.query(&mut self.connection)?;
+            let mut pipe = redis::pipe();
+            pipe.add_command(spec).add_command(life.clone()).ignore();
+            pipe.add_command(lapsing).ignore();
+            let (specs,): (Vec<String>,) = pipe.query(&mut self.connection)?;
             ensure!(specs.len() == popped.len(), "the floor lost jobs");
             let mut pipe = redis::pipe();
-            for (place, _) in &popped {
-                pipe.cmd("HSET").arg("life").arg(place).arg(LIFE).ignore();
-                pipe.cmd("ZREM").arg("lapsing").arg(place).ignore();
-                pipe.cmd("ZADD").arg("ended").arg(done).arg(place).ignore();
+            for command in [life, over, ended] {
+                pipe.add_command(command).ignore();
             }
             pipe.query::<()>(&mut self.connection)?;
             done += popped.len();

@@ -72,6 +72,7 @@ pub async fn measure(
     let mode = server.mode();
     let (mut raw, mut best) = (Floor::default(), Floor::default());
     for round in 0..ROUNDS {
+        eprintln!("  {mode}: the floor and the store alone, round {} of {ROUNDS} …", round + 1);
         raw = raw.best(floor(round).await?);
         best = best.best(through_the_store(server, round, count).await?);
     }
@@ -81,6 +82,7 @@ pub async fn measure(
     let mut rates = [0.0_f64; 3];
     for round in 0..ROUNDS {
         for (place, daemons) in [1, 2, 4].into_iter().enumerate() {
+            eprintln!("  {mode}: {daemons} daemons, round {} of {ROUNDS} …", round + 1);
             let queue = format!("daemons_{daemons}_{round}");
             rates[place] = rates[place].max(through_engines(server, &queue, daemons, count).await?);
         }
@@ -93,7 +95,9 @@ pub async fn measure(
         let line = Line::rate(&what, &mode, rate, one, 1.0);
         lines.push(Line { goal: "no slower than one".to_owned(), ..line });
     }
+    eprintln!("  {mode}: time to start …");
     let latency = latency(server, count / 50, lines).await?;
+    eprintln!("  {mode}: limits …");
     limits(server, count, lines).await?;
     Ok(Ours { submit: best.submit, engine: one, latency })
 }

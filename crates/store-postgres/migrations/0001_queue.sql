@@ -27,10 +27,12 @@ CREATE TABLE runcue.turn (
     -- Lanes whose ready jobs have changed, and the best place at which one has become ready.
     touched           bigint[] NOT NULL,
     touched_rank      bigint[] NOT NULL,
-    touched_seq       bigint[] NOT NULL
+    touched_seq       bigint[] NOT NULL,
+    -- Jobs that came, changed or went: places from and to, both included, one pair after the other.
+    changed           bigint[] NOT NULL
 );
 INSERT INTO runcue.turn VALUES
-    (1, '00000000-0000-0000-0000-000000000000', 0, 0, 0, 0, 0, NULL, 0, 0, NULL, NULL, NULL, '{}', '{}', '{}');
+    (1, '00000000-0000-0000-0000-000000000000', 0, 0, 0, 0, 0, NULL, 0, 0, NULL, NULL, NULL, '{}', '{}', '{}', '{}');
 
 -- What the board is made of, one row per thing and revision: 1 groups (the jobs without one under the empty
 -- name), 2 queues, 3 services, 4 jobs held in a lane that uses services, 5 schedules (of those that are gone an
@@ -183,16 +185,30 @@ CREATE TABLE runcue.refused (
 CREATE FUNCTION runcue.now_micros() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 
--- Takes the queue's turn until the end of the transaction. Whoever is silent in its turn loses it.
-CREATE FUNCTION runcue.take_turn() RETURNS void LANGUAGE plpgsql AS $$
+-- How transactions of a turn run. Whoever is silent in its turn loses it. Rows are found by their keys, however
+-- few or many the planner believes there are.
+CREATE FUNCTION runcue.settings() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('idle_in_transaction_session_timeout', '2000', true),
-            set_config('lock_timeout', '8000', true);
-    -- In a turn rows are found by their keys, however few or many the planner believes there are.
-    PERFORM set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-            set_config('enable_mergejoin', 'off', true);
+            set_config('lock_timeout', '8000', true), set_config('enable_seqscan', 'off', true),
+            set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
+END $$;
+
+-- Takes the queue's turn until the end of the transaction. Those who wait get it in the order they came.
+CREATE FUNCTION runcue.take_turn() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM runcue.settings();
     PERFORM pg_advisory_xact_lock(hashtextextended('runcue.', 0));
 END $$;
+
+-- The turn outlasts the transaction. The next one must begin in the same message: a session that is silent
+-- outside of a transaction would keep the turn for ever.
+CREATE FUNCTION runcue.keep_turn() RETURNS void LANGUAGE sql VOLATILE AS
+$$ SELECT pg_advisory_lock(hashtextextended('runcue.', 0)) $$;
+
+-- And ends with the transaction that is under way, or at once.
+CREATE FUNCTION runcue.end_turn() RETURNS boolean LANGUAGE sql VOLATILE AS
+$$ SELECT pg_advisory_unlock(hashtextextended('runcue.', 0)) $$;
 
 -- The same, if a revision is the latest; else an error.
 CREATE FUNCTION runcue.follow(p_follows bigint) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -224,7 +240,7 @@ BEGIN
     END IF;
     INSERT INTO runcue.turn
     SELECT revision + 1, '00000000-0000-0000-0000-000000000000', seq, served, event, delayed, blocked,
-           last_served_group, lane, log, first_delayed, first_lapsing, first_deadline, '{}', '{}', '{}'
+           last_served_group, lane, log, first_delayed, first_lapsing, first_deadline, '{}', '{}', '{}', '{}'
     FROM runcue.turn WHERE revision = latest;
     RETURN 0;
 END $$;
@@ -292,7 +308,7 @@ END $$;
 -- Everything else of a turn, and the turn itself. Answers the server's clock.
 CREATE FUNCTION runcue.write_turn(
     p_follows bigint, p_commit uuid, p_numbers bigint[], p_last_served_group text,
-    t_lane bigint[], t_rank bigint[], t_seq bigint[],
+    t_lane bigint[], t_rank bigint[], t_seq bigint[], p_changed bigint[],
     b_kind smallint[], b_name text[], b_body text[],
     dropped_keys bigint[], dropped_lanes bigint[], dropped_groups text[], k_key bytea[], k_seq bigint[],
     tie_prerequisite bigint[], tie_dependent bigint[],
@@ -389,7 +405,7 @@ BEGIN
     END IF;
     INSERT INTO runcue.turn VALUES (mine, p_commit, p_numbers[1], p_numbers[2], p_numbers[3], p_numbers[4],
         p_numbers[5], p_last_served_group, p_numbers[6], p_numbers[7], p_numbers[8], p_numbers[9], p_numbers[10],
-        t_lane, t_rank, t_seq);
+        t_lane, t_rank, t_seq, p_changed);
     -- Those who lag further behind than this read everything anew.
     DELETE FROM runcue.turn WHERE revision = mine - 20000;
     IF p_news THEN

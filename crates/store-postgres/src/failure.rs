@@ -21,6 +21,13 @@ pub fn is_aftermath(error: &Error) -> bool {
     error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION)
 }
 
+/// Whether a statement was prepared in another session than the one it was run in: connections are shared.
+pub fn is_of_another_session(error: &Error) -> bool {
+    let code = error.code();
+    code == Some(&SqlState::INVALID_SQL_STATEMENT_NAME)
+        || code == Some(&SqlState::DUPLICATE_PSTATEMENT)
+}
+
 /// Whether a job that was to be inserted is there already.
 pub fn is_known_id(error: &Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)

@@ -3,8 +3,9 @@
 //!
 //! Any number of daemons on any number of machines may use the schema. A turn is a short transaction under an
 //! advisory lock; see [`runcue_store::overlay`] for how a daemon works in turns, and `migrations/` for the
-//! tables and the functions that write them. Nothing depends on the state of a session, so a pooler that hands
-//! out connections per transaction may stand in between.
+//! tables and the functions that write them. With `pooler=on` nothing depends on the state of a session, so a
+//! pooler that hands out connections per transaction may stand in between; one that was not spoken of is
+//! noticed by the statements it forgets.
 //!
 //! Files as in every store crate: `connection` (address and opening), `tls`, `migrate` (schema), `rows` (a job
 //! to and from its row), `backend` (what the machine asks of the server), `reader` (questions of people),

@@ -1,12 +1,15 @@
 -- Reads rows that are asked for together. Changes nothing.
--- KEYS: meta. ARGV: packed {ids, seqs, keys, ready, dependents, prerequisites, lanes, lane keys}, where ready
+-- KEYS: meta. ARGV: the turn's word if the answers matter only in that turn, or nothing; packed {ids, seqs, keys, ready, dependents, prerequisites, lanes, lane keys}, where ready
 -- is a list of {key, lowest score, limit}.
 -- Answers {seqs, specs, lives, whether others wait, seqs of ids, seqs of keys, ready lists, dependents,
 -- prerequisites, lanes, lane keys}; the first four belong together.
 
 local call = redis.call
 local prefix = string.sub(KEYS[1], 1, -5)
-local asked = cmsgpack.unpack(ARGV[1])
+if ARGV[1] ~= '' and call('GET', prefix .. 'turn') ~= ARGV[1] then
+    return {}
+end
+local asked = cmsgpack.unpack(ARGV[2])
 
 local function fields(key, names)
     if #names == 0 then

@@ -13,21 +13,20 @@ end
 if meta[4] then
     return {'pending', meta[4]}
 end
--- Whoever waits is next: a daemon that has just had a turn does not take another one before them. One that
--- waits comes again within a millisecond; if it does not, it is gone.
+-- Whoever waits is next: a daemon that has just had a turn does not take another one before them.
 local holder, waits = call('GET', prefix .. 'turn'), call('GET', prefix .. 'next')
-if holder and holder ~= ARGV[2] then
-    if not waits or waits == ARGV[2] then
-        call('SET', prefix .. 'next', ARGV[2], 'PX', 50)
+local waiting = prefix .. 'line'
+if (holder and holder ~= ARGV[2]) or (waits and waits ~= ARGV[2]) then
+    if not call('LPOS', waiting, ARGV[2]) then
+        call('RPUSH', waiting, ARGV[2])
     end
+    call('PEXPIRE', waiting, 30000)
     return {'busy'}
 end
 if waits then
-    if waits ~= ARGV[2] then
-        return {'busy'}
-    end
     call('DEL', prefix .. 'next')
 end
+call('LREM', waiting, 0, ARGV[2])
 call('SET', prefix .. 'turn', ARGV[2], 'PX', ARGV[3])
 
 local revision, known = tonumber(meta[2] or '1'), tonumber(ARGV[4])

@@ -6,10 +6,26 @@ local prefix = string.sub(KEYS[1], 1, -5)
 
 local verbs = {}
 
--- Adds to a count, which is gone when nothing is left: {count, key, field, n}.
+-- Adds to counts, each of which is gone when nothing is left: {count, key, field, n, …}.
 function verbs.count(c)
-    if call('HINCRBY', c[2], c[3], c[4]) <= 0 then
-        call('HDEL', c[2], c[3])
+    local fields, left, gone = {}, {}, {}
+    for i = 3, #c, 2 do
+        fields[#fields + 1] = c[i]
+    end
+    local counts = call('HMGET', c[2], unpack(fields))
+    for i = 1, #fields do
+        local n = tonumber(counts[i] or 0) + tonumber(c[2 * i + 2])
+        if n > 0 then
+            left[#left + 1], left[#left + 2] = fields[i], string.format('%d', n)
+        else
+            gone[#gone + 1] = fields[i]
+        end
+    end
+    if #left > 0 then
+        call('HSET', c[2], unpack(left))
+    end
+    if #gone > 0 then
+        call('HDEL', c[2], unpack(gone))
     end
 end
 

@@ -1,8 +1,9 @@
 -- Writes all that came of a turn, or nothing.
 -- KEYS: meta. ARGV: schema, the revision it follows, the turn's word or nothing, the daemon, the commit's id,
 -- numbers, what others must know, '1' if they are to be woken, '1' if more is staged, ids of new jobs,
--- changes to carry out. The last two are packed.
--- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', seconds, µs}.
+-- changes to carry out, how long the turn lasts from here on in ms or nothing if it ends. Ids and changes are
+-- packed.
+-- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', seconds, µs, '1' if the turn goes on}.
 
 local meta = call('HMGET', KEYS[1], 'schema', 'revision', 'pending')
 if meta[1] and tonumber(meta[1]) > tonumber(ARGV[1]) then
@@ -41,12 +42,17 @@ if ARGV[9] == '1' then
     call('PERSIST', prefix .. 'staged:' .. ARGV[5])
 end
 carry_out(cmsgpack.unpack(ARGV[11]))
-if holder then
+local kept = '0'
+if holder and ARGV[12] ~= '' then
+    call('PEXPIRE', prefix .. 'turn', ARGV[12])
+    kept = '1'
+elseif holder then
     call('DEL', prefix .. 'turn')
+    pass_on(prefix)
 end
 if ARGV[8] == '1' then
     -- Whoever may not publish is still heard of by those who poll.
     redis.pcall('PUBLISH', prefix .. 'news', revision)
 end
 local time = call('TIME')
-return {'done', time[1], time[2]}
+return {'done', time[1], time[2], kept}

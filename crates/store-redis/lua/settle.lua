@@ -7,6 +7,7 @@ local call = redis.call
 local prefix = string.sub(KEYS[1], 1, -5)
 if ARGV[2] ~= '' and call('GET', prefix .. 'turn') == ARGV[2] then
     call('DEL', prefix .. 'turn')
+    pass_on(prefix)
 end
 if call('GET', prefix .. 'commit:' .. ARGV[3]) == ARGV[4] then
     return 1

@@ -1,7 +1,6 @@
 //! The server as the overlay sees it: turns, questions and commits over one connection.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -28,8 +27,8 @@ use crate::{check, migrate, pack, questions};
 const TURN: &str = "2000";
 /// How many revisions behind is so far that everything is read.
 const BEHIND: &str = "400";
-/// Between two looks whether the turn is free: at first, and at the most.
-const LOOKS: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(800));
+/// How long a daemon waits to be told that the turn is free before it looks: at first, and at the most.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(200));
 /// A turn that is not free for this long is trouble.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A commit larger than this is carried out in parts, so that the server is not busy with it for long.
@@ -103,21 +102,25 @@ impl RedisBackend {
         let schema = SCHEMA.to_string();
         let known = known.to_string();
         let arguments = [&*schema, &self.word, TURN, &known, BEHIND].map(str::as_bytes);
-        let mut first = true;
+        let gate = format!("gate:{}", self.word);
+        let mut waits = false;
         loop {
             let mut batch = Batch::default();
+            if waits {
+                // Whoever ends a turn tells the one who is next. What follows is then done at once.
+                let seconds = format!("{:.3}", pause.as_secs_f64());
+                link.queue(&mut batch, "BLPOP", &gate, &[seconds.as_bytes()]);
+                pause = (pause * 2).min(LOOKS.1);
+            }
             link.queue_script(&mut batch, Script::Begin, &arguments);
-            // Only the first look has the questions with it: they would be answered for nothing otherwise.
-            let parts = if first { questions::queue(link, &mut batch, asked) } else { Vec::new() };
+            let parts = questions::queue(link, &mut batch, &self.word, asked);
             let replies = link.all(&batch)?;
+            let replies = &replies[usize::from(waits)..];
             let reply = replies.first().cloned().unwrap_or(Value::Nil);
             match text(item(&reply, 0)) {
                 Some(b"ok") => {
-                    let answers = match first {
-                        true => questions::read(&parts, &replies[1..])
-                            .map_err(|why| link.unreadable(why))?,
-                        false => questions::ask(link, asked)?,
-                    };
+                    let answers = questions::read(&parts, &replies[1..])
+                        .map_err(|why| link.unreadable(why))?;
                     return Ok((reply, answers));
                 }
                 Some(b"newer") => return Err(self.newer(item(&reply, 1))),
@@ -126,12 +129,8 @@ impl RedisBackend {
                     let place = link.place();
                     return Err(StoreError::Unavailable(format!("others keep {place} busy")));
                 }
-                _ => {
-                    thread::sleep(pause);
-                    pause = (pause * 2).min(LOOKS.1);
-                }
+                _ => waits = true,
             }
-            first = false;
         }
     }
 
@@ -250,6 +249,7 @@ impl RedisBackend {
                 flag(large).as_bytes(),
                 &packed_ids,
                 &body,
+                if writes.keeps_turn { TURN } else { "" }.as_bytes(),
             ],
         )?;
         let answer = match text(item(&reply, 0)) {
@@ -257,7 +257,8 @@ impl RedisBackend {
                 if large {
                     apply(link)?;
                 }
-                return Ok(Committed::Done { now: clock(item(&reply, 1), item(&reply, 2)) });
+                let now = clock(item(&reply, 1), item(&reply, 2));
+                return Ok(Committed::Done { now, kept: text(item(&reply, 3)) == Some(b"1") });
             }
             Some(b"known") => {
                 Committed::Known(items(&reply)[1..].iter().filter_map(job_id).collect())

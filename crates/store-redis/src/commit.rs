@@ -300,7 +300,7 @@ impl Plan {
         let members = members.map(|(lane, n)| ("members", lane.0, n));
         for (key, field, n) in waiting.chain(pages).chain(members).filter(|(_, _, n)| *n != 0) {
             let (field, n) = (field.to_string(), n.to_string());
-            self.changes.alone("count", key, &[field.as_bytes(), n.as_bytes()]);
+            self.changes.add("count", key, &[field.as_bytes(), n.as_bytes()]);
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use runcue_core::{LaneId, LaneKey, ScheduleName, Seq};
-use runcue_store::overlay::{Changed, Rank, TouchedLane, WriteSet};
+use runcue_store::overlay::{Changed, Places, Rank, TouchedLane, WriteSet};
 use runcue_store::{GroupInfo, QueueInfo, ScheduleInfo};
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,9 @@ struct Delta {
     held: Vec<(LaneId, u32)>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     usage: Vec<(Timestamp, UsedAt)>,
+    /// Jobs that came, changed or went.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    jobs: Vec<Places>,
 }
 
 /// What a write set tells others.
@@ -63,6 +66,7 @@ pub fn of(writes: &WriteSet) -> Result<String, Unreadable> {
             .iter()
             .map(|row| (row.at, (row.service.clone(), row.key.clone(), row.units)))
             .collect(),
+        jobs: writes.changed(),
     };
     let text = rows::json("changes", &delta)?;
     Ok(if text.len() > MOST { String::from_utf8_lossy(TOO_LARGE).into_owned() } else { text })
@@ -78,6 +82,7 @@ pub struct Deltas {
     touched: BTreeMap<LaneId, Option<Rank>>,
     held: BTreeMap<LaneId, u32>,
     usage: Vec<runcue_store::tables::UsageRow>,
+    jobs: Vec<Places>,
 }
 
 impl Deltas {
@@ -116,6 +121,7 @@ impl Deltas {
         for (at, used) in delta.usage {
             self.usage.extend(rows::used(at, vec![used]));
         }
+        self.jobs.extend(delta.jobs);
         Ok(true)
     }
 
@@ -138,6 +144,7 @@ impl Deltas {
             lanes: self.touched.into_iter().filter_map(touched).collect(),
             usage: self.usage,
             held: self.held.into_iter().collect(),
+            jobs: self.jobs,
         }
     }
 }

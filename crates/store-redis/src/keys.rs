@@ -5,7 +5,9 @@
 //! |---|---|---|
 //! | `meta` | hash | `schema`, `revision`, `numbers`; `pending`: a large commit that is being carried out |
 //! | `turn` | string | the word of the daemon whose turn it is; expires |
-//! | `next` | string | the word of a daemon that waits for its turn; expires |
+//! | `line` | list | the words of daemons that wait for their turn, in the order they came; expires |
+//! | `next` | string | the word of the daemon whose turn is next; expires |
+//! | `gate:<word>` | list | tells the daemon that it is next; expires |
 //! | `commit:<daemon>` | string | the latest commit of a daemon, to recognise it when a reply is lost |
 //! | `changes` | stream | what each of the latest revisions changed, by revision |
 //! | `staged:<commit>` | list | parts of a large commit |

@@ -16,11 +16,12 @@ use crate::{pack, rows};
 /// Rows in one call of the script at the most, so that it never keeps the server for long.
 const MOST: usize = 1000;
 
-/// Adds the questions to a batch, in as many calls as it takes; answers what was asked in each.
-pub fn queue(link: &Link, batch: &mut Batch, questions: &Questions) -> Vec<Questions> {
+/// Adds the questions to a batch, in as many calls as it takes; answers what was asked in each. With the word of a
+/// turn they are answered only if the turn is that one.
+pub fn queue(link: &Link, batch: &mut Batch, word: &str, questions: &Questions) -> Vec<Questions> {
     let parts = split(questions);
     for part in &parts {
-        link.queue_script(batch, Script::Ask, &[&packed(part)]);
+        link.queue_script(batch, Script::Ask, &[word.as_bytes(), &packed(part)]);
     }
     parts
 }
@@ -28,7 +29,7 @@ pub fn queue(link: &Link, batch: &mut Batch, questions: &Questions) -> Vec<Quest
 /// Asks, in one round trip.
 pub fn ask(link: &mut Link, questions: &Questions) -> runcue_store::Result<Answers> {
     let mut batch = Batch::default();
-    let parts = queue(link, &mut batch, questions);
+    let parts = queue(link, &mut batch, "", questions);
     let replies = link.all(&batch)?;
     read(&parts, &replies).map_err(|why| link.unreadable(why))
 }

@@ -28,13 +28,14 @@ struct Loaded {
 
 static LOADED: LazyLock<[Loaded; 7]> = LazyLock::new(|| {
     let carry_out = include_str!("../lua/carry_out.lua");
+    let pass_on = include_str!("../lua/pass_on.lua");
     [
         include_str!("../lua/begin.lua").to_owned(),
-        [carry_out, include_str!("../lua/commit.lua")].join("\n"),
+        [carry_out, pass_on, include_str!("../lua/commit.lua")].join("\n"),
         include_str!("../lua/stage.lua").to_owned(),
         [carry_out, include_str!("../lua/apply.lua")].join("\n"),
-        include_str!("../lua/settle.lua").to_owned(),
-        include_str!("../lua/abandon.lua").to_owned(),
+        [pass_on, include_str!("../lua/settle.lua")].join("\n"),
+        [pass_on, include_str!("../lua/abandon.lua")].join("\n"),
         include_str!("../lua/ask.lua").to_owned(),
     ]
     .map(|text| Loaded { hash: redis::Script::new(&text).get_hash().to_owned(), text })

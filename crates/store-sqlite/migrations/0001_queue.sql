@@ -21,6 +21,7 @@ CREATE TABLE job (
     created_at       INTEGER NOT NULL,
     queued_at        INTEGER NOT NULL,
     started_at       INTEGER,
+    -- before the first claim as many bytes as a claim adds to the row, so that it grows no page beyond its size
     worker           BLOB,
     token            INTEGER,
     start_by         INTEGER,
@@ -119,8 +120,8 @@ CREATE TABLE service (
 -- Uses of services, one row per instant of a transaction: [[service, key, units], …]. The view `usage` has
 -- one row each.
 CREATE TABLE usage_run (
-    -- never used again, so that others can tell what they have not seen from what they have
-    id   INTEGER PRIMARY KEY AUTOINCREMENT,
+    -- made from the revision, so never used again: others can tell what they have not seen from what they have
+    id   INTEGER PRIMARY KEY,
     at   INTEGER NOT NULL,
     body TEXT    NOT NULL
 ) STRICT;
@@ -198,7 +199,7 @@ SELECT
     datetime(job.started_at / 1000000, 'unixepoch') AS started_at,
     CASE WHEN job.stage > 4 THEN datetime(job.due / 1000000, 'unixepoch') END AS finished_at,
     CASE WHEN job.stage IN (3, 4) THEN datetime(job.due / 1000000, 'unixepoch') END AS lease_expires_at,
-    lower(hex(job.worker)) AS leased_by,
+    CASE length(job.worker) WHEN 16 THEN lower(hex(job.worker)) END AS leased_by,
     outcome.last_error,
     outcome.result,
     job.seq

@@ -28,6 +28,9 @@ use crate::rows::{blob, signed, text, unsigned};
 use crate::specs::Specs;
 use crate::tables::pending::Pending;
 
+/// No transaction has as many entries in the log of service use; its revision is the rest of their numbers.
+const USAGE_ROWS: i64 = 1 << 20;
+
 /// The writing connection and what it remembers between transactions.
 pub struct SqliteTables {
     connection: Connection,
@@ -36,6 +39,8 @@ pub struct SqliteTables {
     stamp: i64,
     /// The latest entry of the usage log that the machine knows of.
     usage_seen: i64,
+    /// Entries of that log in this transaction.
+    usage_noted: i64,
     /// Changes of jobs that are written together, before anything else is asked or written.
     pending: RefCell<Pending>,
     /// The text of the latest spec that was read or written.
@@ -53,6 +58,7 @@ impl SqliteTables {
             place,
             stamp: 0,
             usage_seen: 0,
+            usage_noted: 0,
             pending: RefCell::default(),
             specs: RefCell::default(),
             left: RefCell::default(),
@@ -131,6 +137,7 @@ impl Tables for SqliteTables {
         let found = self.row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
         let (revision, inbox_waits) = found.unwrap_or((1, false));
         self.inbox_waits = inbox_waits;
+        self.usage_noted = 0;
         self.stamp = revision + 1;
         Ok(unsigned(revision))
     }
@@ -447,9 +454,11 @@ impl Tables for SqliteTables {
         }
         for (at, run) in runs {
             let body = self.text("usage", &run)?;
-            let sql = "INSERT INTO usage_run (at, body) VALUES (?1, ?2)";
-            self.run(sql, params![at.as_micros(), body])?;
-            self.usage_seen = self.connection.last_insert_rowid();
+            let id = self.stamp * USAGE_ROWS + self.usage_noted;
+            self.usage_noted += 1;
+            let sql = "INSERT INTO usage_run (id, at, body) VALUES (?1, ?2, ?3)";
+            self.run(sql, params![id, at.as_micros(), body])?;
+            self.usage_seen = id;
         }
         Ok(())
     }

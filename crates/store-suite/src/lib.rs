@@ -45,6 +45,7 @@
 )]
 
 pub mod model;
+pub mod round_trips;
 pub mod scene;
 pub mod skew;
 mod suite;

@@ -8,12 +8,14 @@
 //!   start again. It ends with the test, also when the test is killed.
 //! - [`Authority`]: signs certificates for servers that speak TLS.
 //! - [`Pooler`]: a PgBouncer in front of a private PostgreSQL.
+//! - [`Counter`]: stands between a client and a server and counts round trips.
 //! - [`Proxy`]: stands between a client and a server and loses requests or replies.
 //!
 //! All calls block. A server that cannot be started is an error with one line that names the package it
 //! comes in. For tests and benchmarks only; nothing that runcue ships depends on it.
 
 mod authority;
+mod counter;
 mod keeper;
 mod place;
 mod pooler;
@@ -25,6 +27,7 @@ mod trouble;
 
 pub use authority::{Authority, Certificate};
 pub use pooler::Pooler;
+pub use counter::Counter;
 pub use postgres::{Database, Postgres, PostgresSettings};
 pub use proxy::{Fault, Proxy};
 pub use redis::{Prefix, Redis, RedisSettings};

@@ -1,7 +1,7 @@
 //! Writing a turn: rows by column, one array each, in one flight with the end of the transaction.
 
 use runcue_core::{Event, GroupName, Job, JobId, Key, Seq, State, Timestamp};
-use runcue_store::overlay::{Committed, JobWrite, Timed, WriteSet};
+use runcue_store::overlay::{Backend, Committed, JobWrite, Timed, WriteSet};
 use runcue_store::tables::{EVENTS_PER_ROW, event_run};
 use runcue_store::{Result, StoreError};
 use tokio_postgres::types::Type;
@@ -21,7 +21,7 @@ const WRITE_JOBS: &str = "SELECT runcue.write_jobs($1, $2, $3, $4, $5, $6, $7, $
     $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)";
 const WRITE_TURN: &str = "SELECT runcue.write_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
     $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, \
-    $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51)";
+    $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52)";
 
 /// How a statement of a commit went.
 enum Wrote {
@@ -35,13 +35,28 @@ impl PostgresBackend {
         let follows = signed(writes.follows);
         let parts = job_parts(writes);
         let rest = Rest::of(writes);
-        let (follow, jobs, turn) =
-            (self.text(FOLLOW), self.text(WRITE_JOBS), self.text(WRITE_TURN));
+        let of = |values: Vec<Value<'_>>| -> Vec<Type> {
+            values.into_iter().map(|(_, of)| of).collect()
+        };
+        let follow = self.text(FOLLOW, &[Type::INT8])?;
+        let jobs = self.text(WRITE_JOBS, &of(JobPart::default().values()))?;
+        let turn = self.text(WRITE_TURN, &of(rest.values()))?;
         let rows = writes.jobs.len() + writes.events.len();
+        let hold = self.text("SELECT runcue.keep_turn()", &[])?;
         let in_turn = std::mem::take(&mut self.in_turn);
         if writes.in_turn && !in_turn {
             return Ok(Committed::Behind);
         }
+        // Behind a pooler the next transaction may run on another connection.
+        let keep = writes.keeps_turn && in_turn && !self.options.pooler;
+        let lasting = std::mem::take(&mut self.lasting);
+        // What a log of the server shows of a commit, whose other statements are known to it by number.
+        let end = match (lasting, keep) {
+            (_, true) => "/* write_turn */ COMMIT; BEGIN; SELECT runcue.settings()",
+            (true, false) => "/* write_turn */ COMMIT; SELECT runcue.end_turn()",
+            (false, false) => "/* write_turn */ COMMIT",
+        };
+        let end = self.options.sql(end);
         let wrote = self.run(rows, async |client| {
             let mut flight = Flight::new(client);
             if !in_turn {
@@ -52,7 +67,10 @@ impl PostgresBackend {
                 flight.ask(&jobs, part.values());
             }
             flight.ask(&turn, rest.values());
-            flight.plain("COMMIT");
+            if keep && !lasting {
+                flight.ask(&hold, vec![]);
+            }
+            flight.plain(&end);
             match flight.land().await {
                 Ok(mut landed) => {
                     let before = usize::from(!in_turn) + 1 + parts.len();
@@ -64,9 +82,16 @@ impl PostgresBackend {
                 Err(error) if is_known_id(&error) => Ok(Wrote::Known),
                 Err(error) => Err(error),
             }
-        })?;
-        Ok(match wrote {
-            Wrote::Done(now) => Committed::Done { now: Timestamp::from_micros(now) },
+        });
+        if let Ok(Wrote::Done(_)) = wrote {
+            (self.in_turn, self.lasting) = (keep, keep);
+        } else if keep || lasting {
+            // The next transaction may have begun, and the turn would outlast it.
+            (self.in_turn, self.lasting) = (true, true);
+            self.abandon();
+        }
+        Ok(match wrote? {
+            Wrote::Done(now) => Committed::Done { now: Timestamp::from_micros(now), kept: keep },
             Wrote::Behind => Committed::Behind,
             Wrote::Known => Committed::Known(self.known(writes)?),
         })
@@ -309,6 +334,7 @@ struct Rest {
     numbers: Vec<Option<i64>>,
     last_served_group: Option<String>,
     touched: (Vec<i64>, Vec<Option<i64>>, Vec<Option<i64>>),
+    changed: Vec<i64>,
     board: (Vec<i16>, Vec<String>, Vec<String>),
     dropped_keys: Vec<i64>,
     dropped_lanes: Vec<i64>,
@@ -378,6 +404,11 @@ impl Rest {
                 .unzip(),
             admitted: writes.admitted.iter().copied().map(signed).collect(),
             refused: writes.refused.iter().map(|(n, why)| (signed(*n), clean(why))).unzip(),
+            changed: writes
+                .changed()
+                .into_iter()
+                .flat_map(|(from, to)| [signed(from.0), signed(to.0)])
+                .collect(),
             news: writes.news,
             ..Self::default()
         };
@@ -516,6 +547,7 @@ impl Rest {
             (&self.touched.0, Type::INT8_ARRAY),
             (&self.touched.1, Type::INT8_ARRAY),
             (&self.touched.2, Type::INT8_ARRAY),
+            (&self.changed, Type::INT8_ARRAY),
             (&self.board.0, Type::INT2_ARRAY),
             (&self.board.1, Type::TEXT_ARRAY),
             (&self.board.2, Type::TEXT_ARRAY),

@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, Row};
+use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::failure::is_aftermath;
 
@@ -13,6 +14,29 @@ use crate::failure::is_aftermath;
 pub type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + 'a>>;
+
+/// A statement as the connection knows it.
+#[derive(Clone)]
+pub enum Text {
+    /// Parsed once, and after a few times planned once.
+    Prepared(Statement),
+    /// Parsed and planned each time: behind a pooler the next transaction may run on another connection.
+    Plain(Arc<str>),
+}
+
+impl Text {
+    /// Runs it.
+    pub async fn query(&self, client: &Client, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
+        match self {
+            Self::Prepared(statement) => {
+                let values: Vec<&(dyn ToSql + Sync)> =
+                    values.iter().map(|(value, _)| *value).collect();
+                client.query(statement, &values).await
+            }
+            Self::Plain(sql) => client.query_typed(sql, values).await,
+        }
+    }
+}
 
 /// Statements that have not been sent yet.
 pub struct Flight<'a> {
@@ -48,9 +72,9 @@ impl<'a> Flight<'a> {
     }
 
     /// Adds a statement.
-    pub fn ask(&mut self, sql: &'a str, values: Vec<Value<'a>>) {
+    pub fn ask(&mut self, text: &'a Text, values: Vec<Value<'a>>) {
         let client = self.client;
-        self.statements.push(Box::pin(async move { client.query_typed(sql, &values).await }));
+        self.statements.push(Box::pin(async move { text.query(client, &values).await }));
     }
 
     /// Sends all of them and waits for the answers. An error is that of the statement that failed first; those

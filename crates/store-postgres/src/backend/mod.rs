@@ -11,7 +11,6 @@ mod search;
 pub(crate) use commit::RECORD;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
 use runcue_core::{LaneId, Seq, Timestamp};
@@ -27,10 +26,10 @@ use tokio_postgres::{Client, Error, Row};
 use uuid::Uuid;
 
 use crate::connection::Options;
-use crate::failure::{explain, unreadable};
+use crate::failure::{explain, is_of_another_session, unreadable};
 use crate::migrate;
 use crate::rows::{signed, unsigned};
-use flight::{Flight, Landed};
+use flight::{Flight, Landed, Text, Value};
 
 /// The writer's connection to a server.
 pub struct PostgresBackend {
@@ -38,8 +37,10 @@ pub struct PostgresBackend {
     runtime: Runtime,
     client: Option<Client>,
     in_turn: bool,
-    /// Statements with the schema's name in them.
-    texts: HashMap<&'static str, Arc<str>>,
+    /// Whether the turn outlasts its transaction.
+    lasting: bool,
+    /// Statements of this connection.
+    texts: HashMap<&'static str, Text>,
 }
 
 impl PostgresBackend {
@@ -47,7 +48,14 @@ impl PostgresBackend {
     pub fn new(options: Options) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(Self { options, runtime, client: None, in_turn: false, texts: HashMap::new() })
+        Ok(Self {
+            options,
+            runtime,
+            client: None,
+            in_turn: false,
+            lasting: false,
+            texts: HashMap::new(),
+        })
     }
 
     /// What the server's settings mean for what is acknowledged.
@@ -71,10 +79,20 @@ impl PostgresBackend {
         })
     }
 
-    /// A statement, once for all.
-    fn text(&mut self, sql: &'static str) -> Arc<str> {
-        let options = &self.options;
-        self.texts.entry(sql).or_insert_with(|| options.sql(sql).into()).clone()
+    /// A statement with values of these types, once for all on this connection.
+    fn text(&mut self, sql: &'static str, types: &[Type]) -> Result<Text> {
+        if let Some(text) = self.texts.get(sql) {
+            return Ok(text.clone());
+        }
+        let full = self.options.sql(sql);
+        let text = if self.options.pooler {
+            Text::Plain(full.into())
+        } else {
+            let prepared = self.run(0, async |client| client.prepare_typed(&full, types).await)?;
+            Text::Prepared(prepared)
+        };
+        self.texts.insert(sql, text.clone());
+        Ok(text)
     }
 
     /// Works on the connection until it is done or takes too long. The connection is dropped when nothing is
@@ -92,6 +110,13 @@ impl PostgresBackend {
             self.runtime.block_on(async { tokio::time::timeout(limit, work(client)).await });
         match worked {
             Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) if !self.options.pooler && is_of_another_session(&error) => {
+                let place = self.options.place();
+                self.options.pooler = true;
+                self.drop_connection();
+                let why = "a pooler is in between, say so in the address with pooler=on";
+                Err(StoreError::Unavailable(format!("{place}: {why}")))
+            }
             Ok(Err(error)) => {
                 if error.as_db_error().is_none() || client.is_closed() {
                     self.drop_connection();
@@ -108,23 +133,18 @@ impl PostgresBackend {
     fn drop_connection(&mut self) {
         self.client = None;
         self.in_turn = false;
+        self.lasting = false;
+        self.texts.clear();
     }
 
     /// One statement, and its rows.
-    fn query(
-        &mut self,
-        sql: &'static str,
-        values: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)],
-    ) -> Result<Vec<Row>> {
-        let sql = self.text(sql);
-        self.run(0, async |client| client.query_typed(&sql, values).await)
+    fn query(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+        let types: Vec<Type> = values.iter().map(|(_, of)| of.clone()).collect();
+        let text = self.text(sql, &types)?;
+        self.run(0, async |client| text.query(client, values).await)
     }
 
-    fn number(
-        &mut self,
-        sql: &'static str,
-        values: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)],
-    ) -> Result<u64> {
+    fn number(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<u64> {
         let rows = self.query(sql, values)?;
         Ok(rows.first().and_then(|row| row.get::<_, Option<i64>>(0)).map_or(0, unsigned))
     }
@@ -209,7 +229,7 @@ impl Backend for PostgresBackend {
         let lanes: Vec<i64> = going.keys().map(|lane| signed(lane.0)).collect();
         let counts: Vec<i64> = going.values().copied().map(signed).collect();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+        let values: [Value<'_>; 3] =
             [(&lanes, Type::INT8_ARRAY), (&counts, Type::INT8_ARRAY), (&limit, Type::INT8)];
         let rows = self.query(sql, &values)?;
         Ok(rows.iter().map(|row| (LaneId(unsigned(row.get(0))), row.get(1))).collect())
@@ -253,8 +273,14 @@ impl Backend for PostgresBackend {
 
     fn abandon(&mut self) {
         if std::mem::take(&mut self.in_turn) {
+            let end = match std::mem::take(&mut self.lasting) {
+                true => self.options.sql("ROLLBACK; SELECT runcue.end_turn()"),
+                false => "ROLLBACK".to_owned(),
+            };
             // If it cannot be said, the server ends the turn with the connection.
-            let _ = self.run(0, async |client| client.batch_execute("ROLLBACK").await);
+            if self.run(0, async |client| client.batch_execute(&end).await).is_err() {
+                self.drop_connection();
+            }
         }
     }
 

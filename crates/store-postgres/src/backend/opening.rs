@@ -5,7 +5,9 @@ use std::time::Duration;
 use runcue_core::{
     GroupName, Key, LaneId, LaneKey, ScheduleName, Seq, ServiceName, Timestamp, Token,
 };
-use runcue_store::overlay::{Changed, Earliest, Numbers, Opening, Questions, Rank, TouchedLane};
+use runcue_store::overlay::{
+    Changed, Earliest, Numbers, Opening, Places, Questions, Rank, TouchedLane,
+};
 use runcue_store::tables::{Counters, ServiceRow, UsageRow};
 use runcue_store::{GroupInfo, QueueInfo, Result, ScheduleInfo};
 use serde::{Deserialize, Serialize};
@@ -53,6 +55,9 @@ const TOUCHED: &str = "SELECT lane.lane, lane.key, touched.best[1], touched.best
         WHERE turn.revision > $1 GROUP BY one.lane) AS touched \
     JOIN runcue.lane ON lane.lane = touched.lane";
 
+/// Jobs that were changed since.
+const CHANGED: &str = "SELECT changed FROM runcue.turn WHERE revision > $1 AND changed <> '{}'";
+
 const WHOLE_LANES: &str = "SELECT lane.lane, lane.key, NULL::bigint, NULL::bigint FROM runcue.lane WHERE EXISTS \
     (SELECT 1 FROM runcue.live WHERE live.stage = 0 AND live.lane = lane.lane)";
 
@@ -65,12 +70,14 @@ impl PostgresBackend {
     ) -> Result<Opening> {
         let whole = known == 0;
         let known = signed(known);
-        let turn = self.text("SELECT runcue.take_turn()");
-        let head = self.text(HEAD);
-        let board = self.text(if whole { WHOLE_BOARD } else { BOARD });
-        let lanes = self.text(if whole { WHOLE_LANES } else { TOUCHED });
-        let usage = self.text(USAGE);
-        let asked = self.question_texts(questions);
+        let one = [Type::INT8];
+        let turn = self.text("SELECT runcue.take_turn()", &[])?;
+        let head = self.text(HEAD, &one)?;
+        let since: &[Type] = if whole { &[] } else { &one };
+        let board = self.text(if whole { WHOLE_BOARD } else { BOARD }, since)?;
+        let lanes = self.text(if whole { WHOLE_LANES } else { TOUCHED }, since)?;
+        let (usage, jobs) = (self.text(USAGE, &one)?, self.text(CHANGED, &one)?);
+        let asked = self.question_texts(questions)?;
         self.in_turn = true;
         let ran = self.run(questions.ids.len(), async |client| {
             let mut flight = Flight::new(client);
@@ -82,6 +89,7 @@ impl PostgresBackend {
             flight.ask(&lanes, if whole { vec![] } else { since() });
             if !whole {
                 flight.ask(&usage, since());
+                flight.ask(&jobs, since());
             }
             asked.add_to(&mut flight);
             landed(flight).await
@@ -103,7 +111,10 @@ impl PostgresBackend {
         let numbers = numbers(head).map_err(|why| self.unreadable(why))?;
         let remembered: bool = head.get(13);
         let (board, lanes) = (landed.next(), landed.next());
-        let usage = if whole { Vec::new() } else { landed.next() };
+        let (usage, jobs) = match whole {
+            true => (Vec::new(), Vec::new()),
+            false => (landed.next(), landed.next()),
+        };
         let answers = asked.read(&mut landed).map_err(|why| self.unreadable(why))?;
         let counted = now.unwrap_or(server_now);
         let changed = if whole {
@@ -114,14 +125,16 @@ impl PostgresBackend {
         } else if revision == unsigned(known) {
             None
         } else {
-            Some(changed(&board, &lanes, &usage).map_err(|why| self.unreadable(why))?)
+            let mut since = changed(&board, &lanes, &usage).map_err(|why| self.unreadable(why))?;
+            since.jobs = jobs.iter().flat_map(changed_jobs).collect();
+            Some(since)
         };
         Ok(Opening { revision, now: server_now, numbers, changed, answers })
     }
 
     /// Everything, in the middle of a turn.
     pub(super) fn read_whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {
-        let (board, lanes) = (self.text(WHOLE_BOARD), self.text(WHOLE_LANES));
+        let (board, lanes) = (self.text(WHOLE_BOARD, &[])?, self.text(WHOLE_LANES, &[])?);
         let mut landed = self.run(0, async |client| {
             let mut flight = Flight::new(client);
             flight.ask(&board, vec![]);
@@ -207,6 +220,12 @@ fn changed(board: &[Row], lanes: &[Row], usage: &[Row]) -> std::result::Result<C
     }
     changed.usage = uses(usage)?;
     Ok(changed)
+}
+
+fn changed_jobs(row: &Row) -> Vec<Places> {
+    let places: Vec<i64> = row.get(0);
+    let place = |n: i64| Seq(unsigned(n));
+    places.chunks_exact(2).map(|pair| (place(pair[0]), place(pair[1]))).collect()
 }
 
 fn uses(rows: &[Row]) -> std::result::Result<Vec<UsageRow>, Misread> {

@@ -1,14 +1,12 @@
 //! Rows by key, many at a time.
 
-use std::sync::Arc;
-
 use runcue_core::{LaneId, Seq};
 use runcue_store::Result;
 use runcue_store::overlay::{Answers, Questions, ReadyQuestion};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::flight::{Flight, Landed};
+use super::flight::{Flight, Landed, Text};
 use super::{PostgresBackend, landed};
 use crate::rows::{self, Misread, id_of, parsed, rank_of, signed, unsigned};
 
@@ -46,14 +44,14 @@ const AFTER_JOB: usize = 18;
 
 /// Questions with their statements and values.
 pub struct Asked {
-    by_id: Option<(Arc<str>, Vec<Uuid>)>,
-    by_seq: Option<(Arc<str>, Vec<i64>)>,
-    by_key: Option<(Arc<str>, Vec<Vec<u8>>)>,
-    dependents: Option<(Arc<str>, Vec<i64>)>,
-    prerequisites: Option<(Arc<str>, Vec<i64>)>,
-    ready: Option<(Arc<str>, ReadyColumns)>,
-    lanes: Option<(Arc<str>, Vec<String>)>,
-    lane_keys: Option<(Arc<str>, Vec<i64>)>,
+    by_id: Option<(Text, Vec<Uuid>)>,
+    by_seq: Option<(Text, Vec<i64>)>,
+    by_key: Option<(Text, Vec<Vec<u8>>)>,
+    dependents: Option<(Text, Vec<i64>)>,
+    prerequisites: Option<(Text, Vec<i64>)>,
+    ready: Option<(Text, ReadyColumns)>,
+    lanes: Option<(Text, Vec<String>)>,
+    lane_keys: Option<(Text, Vec<i64>)>,
     /// How many lists of ready jobs are expected.
     ready_lists: usize,
 }
@@ -83,7 +81,7 @@ impl PostgresBackend {
         if questions.is_empty() {
             return Ok(Answers::default());
         }
-        let asked = self.question_texts(questions);
+        let asked = self.question_texts(questions)?;
         let rows = questions.ids.len() + questions.seqs.len() + questions.lanes.len();
         let in_turn = self.in_turn;
         let mut landed = self.run(rows, async |client| {
@@ -103,29 +101,41 @@ impl PostgresBackend {
         asked.read(&mut landed).map_err(|why| self.unreadable(why))
     }
 
-    pub(super) fn question_texts(&mut self, questions: &Questions) -> Asked {
+    pub(super) fn question_texts(&mut self, questions: &Questions) -> Result<Asked> {
         let seqs = |seqs: &[Seq]| seqs.iter().map(|seq| signed(seq.0)).collect::<Vec<i64>>();
         let ids: Vec<Uuid> = questions.ids.iter().map(|id| id_of(*id)).collect();
         let keys: Vec<Vec<u8>> = questions.keys.iter().map(|key| key.as_bytes().to_vec()).collect();
         let lane_keys: Vec<i64> = questions.lane_keys.iter().map(|lane| signed(lane.0)).collect();
         let mut ready = ReadyColumns::default();
         questions.ready.iter().for_each(|question| ready.add(question));
-        let mut with = |sql: &'static str, any: bool| any.then(|| self.text(sql));
-        Asked {
-            by_id: with(BY_ID, !ids.is_empty()).map(|sql| (sql, ids)),
-            by_seq: with(BY_SEQ, !questions.seqs.is_empty())
+        let mut with = |sql: &'static str, any: bool, of: Type| {
+            any.then(|| {
+                let count = if sql == READY { 4 } else { 1 };
+                self.text(sql, &vec![of; count])
+            })
+            .transpose()
+        };
+        let (numbers, texts) = (Type::INT8_ARRAY, Type::TEXT_ARRAY);
+        Ok(Asked {
+            by_id: with(BY_ID, !ids.is_empty(), Type::UUID_ARRAY)?.map(|sql| (sql, ids)),
+            by_seq: with(BY_SEQ, !questions.seqs.is_empty(), numbers.clone())?
                 .map(|sql| (sql, seqs(&questions.seqs))),
-            by_key: with(BY_KEY, !keys.is_empty()).map(|sql| (sql, keys)),
-            dependents: with(DEPENDENTS, !questions.dependents.is_empty())
+            by_key: with(BY_KEY, !keys.is_empty(), Type::BYTEA_ARRAY)?.map(|sql| (sql, keys)),
+            dependents: with(DEPENDENTS, !questions.dependents.is_empty(), numbers.clone())?
                 .map(|sql| (sql, seqs(&questions.dependents))),
-            prerequisites: with(PREREQUISITES, !questions.prerequisites.is_empty())
-                .map(|sql| (sql, seqs(&questions.prerequisites))),
-            ready: with(READY, !questions.ready.is_empty()).map(|sql| (sql, ready)),
-            lanes: with(LANES, !questions.lanes.is_empty())
+            prerequisites: with(
+                PREREQUISITES,
+                !questions.prerequisites.is_empty(),
+                numbers.clone(),
+            )?
+            .map(|sql| (sql, seqs(&questions.prerequisites))),
+            ready: with(READY, !questions.ready.is_empty(), numbers.clone())?
+                .map(|sql| (sql, ready)),
+            lanes: with(LANES, !questions.lanes.is_empty(), texts)?
                 .map(|sql| (sql, questions.lanes.clone())),
-            lane_keys: with(LANE_KEYS, !lane_keys.is_empty()).map(|sql| (sql, lane_keys)),
+            lane_keys: with(LANE_KEYS, !lane_keys.is_empty(), numbers)?.map(|sql| (sql, lane_keys)),
             ready_lists: questions.ready.len(),
-        }
+        })
     }
 }
 

@@ -7,11 +7,13 @@ mod clocks;
 mod failures;
 mod faults;
 mod inbox;
+mod kept_turns;
 mod load;
 mod news;
 mod pinned;
 mod pooler;
 mod tls;
+mod round_trips;
 
 use std::sync::{Arc, Mutex};
 

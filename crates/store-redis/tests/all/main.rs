@@ -5,9 +5,11 @@
 
 mod clocks;
 mod crashes;
+mod kept_turns;
 mod lost_replies;
 mod news;
 mod refusals;
+mod round_trips;
 mod turns;
 
 use std::sync::{Arc, Mutex};

@@ -12,16 +12,20 @@ use rusqlite::Statement;
 const ROWS: usize = 16;
 
 const JOB: &str = "INSERT OR FAIL INTO job (seq, id, lane, priority, stage, due, prerequisites, deadline, created_at, \
-                   queued_at, units) VALUES ";
+                   queued_at, units, worker) VALUES ";
+/// What a claim adds to a row: the worker's 16 bytes, two instants of 8 and a number of 4. Rows that grew page by page
+/// would make SQLite split pages at every claim.
+const ROOM: &str = "x'000000000000000000000000000000000000000000000000000000000000000000000000'";
 const BODY: &str = "INSERT OR FAIL INTO body (seq, spec, target, params) VALUES ";
 
-static ONE_JOB: LazyLock<String> = LazyLock::new(|| rows_of(JOB, 11, 1));
-static MANY_JOBS: LazyLock<String> = LazyLock::new(|| rows_of(JOB, 11, ROWS));
-static ONE_BODY: LazyLock<String> = LazyLock::new(|| rows_of(BODY, 4, 1));
-static MANY_BODIES: LazyLock<String> = LazyLock::new(|| rows_of(BODY, 4, ROWS));
+static ONE_JOB: LazyLock<String> = LazyLock::new(|| rows_of(JOB, 11, ROOM, 1));
+static MANY_JOBS: LazyLock<String> = LazyLock::new(|| rows_of(JOB, 11, ROOM, ROWS));
+static ONE_BODY: LazyLock<String> = LazyLock::new(|| rows_of(BODY, 3, "?", 1));
+static MANY_BODIES: LazyLock<String> = LazyLock::new(|| rows_of(BODY, 3, "?", ROWS));
 
-fn rows_of(head: &str, columns: usize, rows: usize) -> String {
-    let row = format!("({})", vec!["?"; columns].join(","));
+/// A statement with so many question marks and a last value in each row.
+fn rows_of(head: &str, columns: usize, last: &str, rows: usize) -> String {
+    let row = format!("({}{last})", "?,".repeat(columns));
     format!("{head}{}", vec![row; rows].join(","))
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use runcue_core::{JobId, JobSpec, Missed, Overlap, ScheduleName, ScheduleSpec, Timestamp, Use};
-use runcue_store::Store;
 
 use super::compare::agree;
 use super::history::Tick;

@@ -13,8 +13,8 @@ use runcue_core::{
 };
 use runcue_store::overlay::{
     Answers, Backend, Changed, CommitId, Committed, Find, JobWrite, LOG_BYTES, News, Numbers,
-    Opening, PrunedEvents, Questions, Rank, Reader, ServerStore, Settings, Timed, TouchedLane,
-    WriteSet,
+    Opening, Places, PrunedEvents, Questions, Rank, Reader, ServerStore, Settings, Timed,
+    TouchedLane, WriteSet,
 };
 use runcue_store::tables::{InboxRow, ServiceRow, UsageRow};
 use runcue_store::{
@@ -35,6 +35,7 @@ struct Turn {
     dropped: bool,
     services: BTreeSet<ServiceName>,
     usage: Vec<UsageRow>,
+    jobs: Vec<Places>,
 }
 
 #[derive(Default)]
@@ -103,6 +104,7 @@ impl Rows {
                 lanes: lanes.map(touched).collect(),
                 usage: self.usage.clone(),
                 held: self.held.iter().map(|(lane, n)| (*lane, *n)).collect(),
+                jobs: Vec::new(),
             };
         }
         let mut all = Turn::default();
@@ -117,6 +119,7 @@ impl Rows {
             all.schedules.extend(turn.schedules.clone());
             all.services.extend(turn.services.clone());
             all.usage.extend(turn.usage.clone());
+            all.jobs.extend(turn.jobs.clone());
         }
         let lane = |(lane, from): (LaneId, Option<Rank>)| TouchedLane {
             lane,
@@ -133,10 +136,12 @@ impl Rows {
             lanes: all.touched.into_iter().map(lane).collect(),
             usage: all.usage,
             held: all.held.into_iter().collect(),
+            jobs: all.jobs,
         }
     }
 
-    fn answer(&self, questions: &Questions) -> Answers {
+    /// The beginnings of lanes are those that a revision had, or that the turn has.
+    fn answer(&self, questions: &Questions, in_turn: bool) -> Answers {
         let mut answers = Answers::default();
         answers.jobs.extend(questions.ids.iter().filter_map(|id| self.id(*id)).cloned());
         answers.jobs.extend(questions.seqs.iter().filter_map(|seq| self.jobs.get(seq)).cloned());
@@ -148,11 +153,11 @@ impl Rows {
         }
         for question in &questions.ready {
             let jobs = self.ready(question.lane);
-            if let (Some(from), Some(first)) = (question.from, jobs.first()) {
-                assert!(Rank::of(first) >= from, "a ready job stands before the beginning");
-            }
+            let early = |job: &&Job| question.from.is_some_and(|from| Rank::of(job) < from);
+            assert!(!in_turn || !jobs.iter().any(early), "a ready job stands before the beginning");
             let wanted = jobs
                 .into_iter()
+                .filter(|job| !early(job))
                 .filter(|job| question.max_priority.is_none_or(|max| job.spec.priority <= max));
             answers.ready.push(wanted.take(question.limit).cloned().collect());
         }
@@ -280,6 +285,7 @@ impl Rows {
             dropped: !writes.dropped_lanes.is_empty() || !writes.dropped_groups.is_empty(),
             services: writes.services.keys().cloned().collect(),
             usage: writes.usage.clone(),
+            jobs: writes.changed(),
         });
     }
 
@@ -324,7 +330,7 @@ impl Backend for Maps {
             now: Timestamp::ZERO,
             numbers: rows.numbers.clone(),
             changed: (known != revision).then(|| rows.changed(known)),
-            answers: rows.answer(questions),
+            answers: rows.answer(questions, false),
         })
     }
 
@@ -333,7 +339,7 @@ impl Backend for Maps {
     }
 
     fn ask(&mut self, questions: &Questions) -> Result<Answers> {
-        Ok(self.server.rows.lock().unwrap().answer(questions))
+        Ok(self.server.rows.lock().unwrap().answer(questions, self.in_turn))
     }
 
     fn whole(&mut self, _: Timestamp, _: Duration) -> Result<Changed> {
@@ -459,10 +465,12 @@ impl Backend for Maps {
             Committed::Known(known)
         } else {
             rows.write(writes);
-            Committed::Done { now: Timestamp::ZERO }
+            Committed::Done { now: Timestamp::ZERO, kept: writes.keeps_turn }
         };
         drop(rows);
-        self.abandon();
+        if !matches!(committed, Committed::Done { kept: true, .. }) {
+            self.abandon();
+        }
         if every > 0 && n % (2 * every) == every + 1 {
             return lost();
         }

@@ -45,7 +45,9 @@ impl<T: Tables> Machine<T> {
                 // Another process has it: what is known of this lane is out of date.
                 None => self.board.forget_heads(pick.lane),
             }
-            self.fill_hungry()?;
+            if claimed.jobs.len() < request.max {
+                self.fill_hungry()?;
+            }
             if let Some(max) = request.filter.max_priority {
                 self.look_below(pass, max)?;
             }

@@ -4,25 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use runcue_core::submission::normalise;
 use runcue_core::{
     Job, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq, State, StateWord, Timestamp, Wait,
 };
 
-use super::window::{ReadyLane, TimedWindow, Window};
+use super::kept::{Kept, LEFT_OF_A_LANE, Left};
+use super::window::{ReadyLane, TimedWindow};
 use super::{
-    Answers, Backend, Changed, CommitId, JobWrite, Numbers, Opening, Questions, Rank,
-    ReadyQuestion, Timed, WriteSet,
+    Backend, Changed, CommitId, JobWrite, Numbers, Opening, Questions, Rank, Timed, WriteSet,
 };
 use crate::Result;
 use crate::reply::ScheduleInfo;
-use crate::request::SubmitBatch;
+use crate::request::{ClaimRequest, SubmitBatch};
 use crate::tables::Changes;
-
-/// Lanes whose ready jobs are asked for together.
-const LANES_TOGETHER: usize = 64;
-/// What unchanged jobs are kept from one turn to the next, roughly, in bytes.
-const KEPT_BYTES: usize = 32 * 1024 * 1024;
 
 /// What a request will probably need, so that it is asked for together with other rows.
 #[derive(Clone, Debug, Default)]
@@ -31,17 +25,26 @@ pub struct Foresight {
     pub ids: Vec<JobId>,
     /// A submission, with its keys, prerequisites and lanes.
     pub batch: Option<Arc<SubmitBatch>>,
+    /// A claim of so many jobs.
+    pub claim: usize,
 }
 
 impl Foresight {
     /// These jobs.
     pub fn of_ids(ids: impl IntoIterator<Item = JobId>) -> Self {
-        Self { ids: ids.into_iter().collect(), batch: None }
+        Self { ids: ids.into_iter().collect(), ..Self::default() }
     }
 
     /// All that a submission touches.
     pub fn of_batch(batch: &Arc<SubmitBatch>) -> Self {
-        Self { ids: Vec::new(), batch: Some(batch.clone()) }
+        Self { batch: Some(batch.clone()), ..Self::default() }
+    }
+
+    /// The best jobs, or these.
+    pub fn of_claim(request: &ClaimRequest) -> Self {
+        let best = request.only.is_none() && request.filter.max_priority.is_none();
+        let claim = if best { request.max } else { 0 };
+        Self { claim, ..Self::of_ids(request.only.iter().flatten().copied()) }
     }
 }
 
@@ -55,18 +58,22 @@ pub struct Overlay<B> {
     /// What this turn has changed so far.
     pub(super) writes: WriteSet,
     /// Jobs that were ready before the turn and that it has changed, by lane.
-    gone: HashMap<LaneId, usize>,
+    pub(super) gone: HashMap<LaneId, usize>,
     /// What the turn began with, until the machine asks for it.
     opened: Option<Changed>,
 
-    /// Jobs that the turn has not changed. Nothing for one that does not exist.
-    clean: HashMap<Seq, Option<Job>>,
+    /// Jobs that the turn has read and not changed. Nothing for one that does not exist.
+    pub(super) clean: HashMap<Seq, Option<Job>>,
+    /// Those that outlast the turn.
+    pub(super) kept: Kept,
     pub(super) ids: HashMap<JobId, Option<Seq>>,
     pub(super) keys: HashMap<String, Option<Seq>>,
     pub(super) dependents: HashMap<Seq, BTreeSet<Seq>>,
     pub(super) prerequisites: HashMap<Seq, BTreeSet<Seq>>,
 
     pub(super) lanes: HashMap<String, LaneId>,
+    /// Lanes that were asked for in this turn and are not there.
+    pub(super) no_lanes: HashSet<String>,
     pub(super) lane_keys: HashMap<LaneId, LaneKey>,
     pub(super) held: HashMap<LaneId, u32>,
     pub(super) ready: HashMap<LaneId, ReadyLane>,
@@ -77,8 +84,16 @@ pub struct Overlay<B> {
     pub(super) schedules: BTreeMap<ScheduleName, ScheduleInfo>,
 
     /// What the requests of this turn will probably need.
-    expected: Vec<Foresight>,
+    pub(super) expected: Vec<Foresight>,
     pub(super) expected_lanes: Vec<LaneId>,
+    /// Jobs that will be claimed.
+    pub(super) expected_claims: usize,
+    /// So many were to be claimed in the last turn.
+    pub(super) recent_claims: usize,
+    /// Whether others have written between the last two turns.
+    pub(super) shared: bool,
+    /// Lanes that claims have looked at, of late.
+    pub(super) recent_lanes: Vec<LaneId>,
 }
 
 impl<B: Backend> Overlay<B> {
@@ -92,11 +107,13 @@ impl<B: Backend> Overlay<B> {
             gone: HashMap::new(),
             opened: None,
             clean: HashMap::new(),
+            kept: Kept::default(),
             ids: HashMap::new(),
             keys: HashMap::new(),
             dependents: HashMap::new(),
             prerequisites: HashMap::new(),
             lanes: HashMap::new(),
+            no_lanes: HashSet::new(),
             lane_keys: HashMap::new(),
             held: HashMap::new(),
             ready: HashMap::new(),
@@ -105,6 +122,10 @@ impl<B: Backend> Overlay<B> {
             schedules: BTreeMap::new(),
             expected: Vec::new(),
             expected_lanes: Vec::new(),
+            expected_claims: 0,
+            recent_claims: 0,
+            shared: false,
+            recent_lanes: Vec::new(),
         }
     }
 
@@ -115,15 +136,10 @@ impl<B: Backend> Overlay<B> {
 
     /// Says what the requests of the coming turn will probably need.
     pub(super) fn expect(&mut self, foresight: &Foresight) {
+        self.expected_claims += foresight.claim;
         if !foresight.ids.is_empty() || foresight.batch.is_some() {
             self.expected.push(foresight.clone());
         }
-    }
-
-    /// The jobs that are expected to be asked for, for the question that begins a turn.
-    pub(super) fn first_questions(&self) -> Questions {
-        let ids = self.expected.iter().flat_map(|expected| expected.ids.iter().copied()).collect();
-        Questions { ids, ..Questions::default() }
     }
 
     /// Takes over what a turn begins with. Answers whether that is everything: then the machine must forget
@@ -132,6 +148,7 @@ impl<B: Backend> Overlay<B> {
         let Opening { revision, numbers, changed, answers, .. } = opening;
         self.revision = revision;
         let whole = changed.as_ref().is_some_and(|changed| changed.whole);
+        self.shared = changed.is_some();
         if whole {
             self.held.clear();
             self.ready.clear();
@@ -139,18 +156,26 @@ impl<B: Backend> Overlay<B> {
             self.schedules.clear();
             self.lanes.clear();
             self.lane_keys.clear();
+            self.kept.clear();
+            self.recent_lanes.clear();
         }
         if let Some(changed) = changed {
             self.numbers = numbers;
             self.timed = closed_lists();
-            self.clean.retain(|_, job| job.is_some());
             for (lane, count) in &changed.held {
                 self.held.insert(*lane, *count);
+            }
+            for (lane, rank) in self.kept.forget_all(&changed.jobs) {
+                if let Some(lane) = self.ready.get_mut(&lane) {
+                    lane.remove(rank);
+                }
             }
             for touched in &changed.lanes {
                 self.learn_lane(touched.lane, &touched.key);
                 if let Some(lane) = self.ready.get_mut(&touched.lane) {
-                    lane.forget(touched.from);
+                    for rank in lane.touch(touched.from) {
+                        self.kept.forget(rank.seq);
+                    }
                 }
             }
             for queue in &changed.queues {
@@ -162,10 +187,16 @@ impl<B: Backend> Overlay<B> {
                     None => self.schedules.remove(name),
                 };
             }
-            self.keep_ready_jobs();
             self.opened = Some(changed);
         }
-        self.absorb(questions, answers);
+        let ready = self.absorb(questions, answers);
+        for (question, jobs) in questions.ready.iter().zip(ready) {
+            // The search began where the lane did when this daemon last knew.
+            let begins = self.ready.get(&question.lane).and_then(|lane| lane.from);
+            if !whole && begins == question.from {
+                self.fill_ready(question, jobs);
+            }
+        }
         whole
     }
 
@@ -176,7 +207,8 @@ impl<B: Backend> Overlay<B> {
         self.writes = WriteSet::default();
         self.gone.clear();
         self.forget_rows();
-        self.clean.clear();
+        self.kept.clear();
+        self.recent_lanes.clear();
         self.ready.clear();
         self.held.clear();
         self.lanes.clear();
@@ -185,11 +217,12 @@ impl<B: Backend> Overlay<B> {
     }
 
     /// What the turn writes. The overlay holds it as done from here on.
-    pub(super) fn take_writes(&mut self, id: CommitId, in_turn: bool) -> WriteSet {
+    pub(super) fn take_writes(&mut self, id: CommitId, in_turn: bool, keep: bool) -> WriteSet {
         let mut writes = std::mem::take(&mut self.writes);
         writes.id = Some(id);
         writes.follows = self.revision;
         writes.in_turn = in_turn;
+        writes.keeps_turn = keep;
         writes.numbers = self.numbers.clone();
         self.gone.clear();
         writes
@@ -199,52 +232,59 @@ impl<B: Backend> Overlay<B> {
     pub(super) fn written(&mut self, writes: WriteSet) {
         self.revision = writes.follows + 1;
         for (seq, write) in writes.jobs {
-            let job = match write {
-                JobWrite::Insert(job) | JobWrite::Change { job, .. } => Some(job),
-                JobWrite::Delete { .. } => None,
-            };
-            self.clean.insert(seq, job);
+            match write {
+                JobWrite::Insert(job) | JobWrite::Change { job, .. } if self.is_to_keep(&job) => {
+                    self.kept.keep(job);
+                }
+                _ => drop(self.kept.forget(seq)),
+            }
         }
         self.end();
+    }
+
+    /// A ready job of a known window, or one that is held here.
+    fn is_to_keep(&self, job: &Job) -> bool {
+        match job.life.state {
+            State::Queued(Wait::Turn) => {
+                self.ready.get(&job.lane).is_some_and(|lane| lane.shows(Rank::of(job)))
+            }
+            ref state => state.lease().is_some(),
+        }
     }
 
     /// A turn is over. Only what others cannot have changed without telling is kept for the next.
     pub(super) fn end(&mut self) {
         self.opened = None;
         self.forget_rows();
-        self.keep_ready_jobs();
+        if self.kept.is_too_much() {
+            self.thin_out();
+        }
+    }
+
+    /// Of jobs that are ready only the first few of each lane stay at hand, of the others where they stand.
+    fn thin_out(&mut self) {
+        let Self { kept, ready, .. } = self;
+        let first = |lane: &ReadyLane| -> Vec<Rank> {
+            lane.windows.values().flat_map(|window| window.rows().take(LEFT_OF_A_LANE)).collect()
+        };
+        let first: HashSet<Seq> = ready.values().flat_map(first).map(|rank| rank.seq).collect();
+        kept.thin_out(|lane, rank| match ready.get(&lane) {
+            _ if first.contains(&rank.seq) => Left::Job,
+            Some(lane) if lane.shows(rank) => Left::Place,
+            _ => Left::Nothing,
+        });
     }
 
     fn forget_rows(&mut self) {
+        self.clean.clear();
         self.ids.clear();
         self.keys.clear();
         self.dependents.clear();
         self.prerequisites.clear();
+        self.no_lanes.clear();
         self.expected.clear();
         self.expected_lanes.clear();
-    }
-
-    /// Of the jobs that are at hand only the ready ones of known windows are kept: whoever changes one
-    /// touches its lane.
-    fn keep_ready_jobs(&mut self) {
-        if self.clean.is_empty() {
-            return;
-        }
-        let mut bytes = 0;
-        let mut kept = HashMap::new();
-        for lane in self.ready.values() {
-            for rank in lane.windows.values().flat_map(Window::rows) {
-                if let Some(job) = self.clean.remove(&rank.seq).flatten() {
-                    bytes += 1024 + job.spec.params.as_str().len();
-                    kept.insert(rank.seq, Some(job));
-                }
-            }
-        }
-        self.clean = kept;
-        if bytes > KEPT_BYTES {
-            self.clean.clear();
-            self.ready.values_mut().for_each(|lane| lane.forget(None));
-        }
+        self.recent_claims = std::mem::take(&mut self.expected_claims);
     }
 
     /// What the machine is to take over at the beginning of a turn, or anew in the middle of one.
@@ -346,8 +386,16 @@ impl<B: Backend> Overlay<B> {
         match self.writes.jobs.get(&seq) {
             Some(JobWrite::Insert(job) | JobWrite::Change { job, .. }) => Some(Some(job)),
             Some(JobWrite::Delete { .. }) => Some(None),
-            None => self.clean.get(&seq).map(Option::as_ref),
+            None => match self.kept.get(seq) {
+                Some(job) => Some(Some(job)),
+                None => self.clean.get(&seq).map(Option::as_ref),
+            },
         }
+    }
+
+    /// The place of a job by its id, if that is known; nothing in it if there is no such job.
+    pub(super) fn known_id(&self, id: JobId) -> Option<Option<Seq>> {
+        self.ids.get(&id).copied().or_else(|| self.kept.seq_of(id).map(Some))
     }
 
     /// Whether the turn has changed a job, so that what the backend says of it is out of date.
@@ -365,7 +413,11 @@ impl<B: Backend> Overlay<B> {
 
     /// The jobs that are known and not changed.
     pub(super) fn clean_jobs(&self) -> impl Iterator<Item = &Job> {
-        self.clean.values().flatten()
+        self.clean
+            .values()
+            .flatten()
+            .chain(self.kept.jobs())
+            .filter(|job| !self.is_changed(job.seq))
     }
 
     /// Notes that a job is new.
@@ -390,7 +442,6 @@ impl<B: Backend> Overlay<B> {
                     *self.gone.entry(job.lane).or_default() += 1;
                 }
                 vacant.insert(JobWrite::Change { job: job.clone(), before: before.clone() });
-                self.clean.remove(&job.seq);
             }
             Entry::Occupied(mut known) => match known.get_mut() {
                 JobWrite::Insert(known) | JobWrite::Change { job: known, .. } => {
@@ -428,6 +479,7 @@ impl<B: Backend> Overlay<B> {
         } else {
             self.writes.jobs.insert(seq, JobWrite::Delete { job: job.clone() });
         }
+        self.kept.forget(seq);
         self.clean.insert(seq, None);
     }
 
@@ -502,244 +554,6 @@ impl<B: Backend> Overlay<B> {
         }
     }
 
-    // How the rest is asked for.
-
-    /// Asks the backend and keeps the answers.
-    pub(super) fn ask(&mut self, questions: Questions) -> Result<Vec<Vec<Job>>> {
-        let answers = self.backend.ask(&questions)?;
-        Ok(self.absorb(&questions, answers))
-    }
-
-    /// Keeps answers, except where the turn knows better. Answers the ready jobs.
-    fn absorb(&mut self, questions: &Questions, answers: Answers) -> Vec<Vec<Job>> {
-        for id in &questions.ids {
-            self.ids.entry(*id).or_insert(None);
-        }
-        for seq in &questions.seqs {
-            if !self.is_changed(*seq) {
-                self.clean.entry(*seq).or_insert(None);
-            }
-        }
-        for key in &questions.keys {
-            self.keys.entry(key.clone()).or_insert(None);
-        }
-        for job in answers.jobs {
-            if self.is_changed(job.seq) {
-                continue;
-            }
-            self.ids.insert(job.id(), Some(job.seq));
-            self.clean.insert(job.seq, Some(job));
-        }
-        for (key, seq) in answers.keys {
-            let changed = self.writes.dropped_keys.contains(&seq) || self.is_deleted(seq);
-            let known = self.keys.entry(key).or_insert(None);
-            if !changed && known.is_none() {
-                *known = Some(seq);
-            }
-        }
-        self.absorb_ties(questions, answers.ties);
-        for (canonical, lane) in answers.lanes {
-            self.lanes.insert(canonical, lane);
-        }
-        for (lane, key) in answers.lane_keys {
-            self.lane_keys.insert(lane, key);
-        }
-        answers.ready
-    }
-
-    fn absorb_ties(&mut self, questions: &Questions, ties: Vec<(Seq, Seq)>) {
-        let written = self.writes.ties.clone();
-        let all: Vec<(Seq, Seq)> = ties
-            .into_iter()
-            .chain(written)
-            .filter(|(before, behind)| !self.is_deleted(*before) && !self.is_deleted(*behind))
-            .collect();
-        let gather = |wanted: &[Seq], pick: fn(&(Seq, Seq)) -> (Seq, Seq)| {
-            let mut sets: BTreeMap<Seq, BTreeSet<Seq>> =
-                wanted.iter().map(|seq| (*seq, BTreeSet::new())).collect();
-            for (of, other) in all.iter().map(pick) {
-                if let Some(set) = sets.get_mut(&of) {
-                    set.insert(other);
-                }
-            }
-            sets
-        };
-        self.dependents.extend(gather(&questions.dependents, |(p, d)| (*p, *d)));
-        self.prerequisites.extend(gather(&questions.prerequisites, |(p, d)| (*d, *p)));
-    }
-
-    fn is_deleted(&self, seq: Seq) -> bool {
-        matches!(self.writes.jobs.get(&seq), Some(JobWrite::Delete { .. }))
-    }
-
-    /// Everything that was foreseen and is not known, as one question.
-    pub(super) fn foreseen(&mut self) -> Questions {
-        let mut questions = Questions::default();
-        for expected in std::mem::take(&mut self.expected) {
-            questions.ids.extend(expected.ids);
-            let Some(batch) = expected.batch else { continue };
-            for spec in &batch.jobs {
-                questions.ids.push(spec.id);
-                questions.ids.extend(spec.depends_on.iter().copied());
-                questions.keys.extend(spec.idempotency_key.clone());
-            }
-            questions.lanes.extend(self.unknown_lanes(&batch));
-        }
-        questions.ids.retain(|id| !self.ids.contains_key(id));
-        questions.keys.retain(|key| !self.keys.contains_key(key));
-        questions
-    }
-
-    fn unknown_lanes(&self, batch: &SubmitBatch) -> Vec<String> {
-        let mut seen: HashSet<LaneKey> = HashSet::new();
-        let mut unknown = Vec::new();
-        for spec in &batch.jobs {
-            let key = if spec.services.is_empty() {
-                LaneKey::of(spec)
-            } else {
-                let mut spec = spec.clone();
-                normalise(&mut spec);
-                LaneKey::of(&spec)
-            };
-            if seen.contains(&key) {
-                continue;
-            }
-            let canonical = key.canonical();
-            if !self.lanes.contains_key(&canonical) {
-                unknown.push(canonical);
-            }
-            seen.insert(key);
-        }
-        unknown
-    }
-
-    /// Makes sure that jobs are at hand.
-    pub(super) fn fetch(&mut self, seqs: &[Seq]) -> Result<()> {
-        let unknown = |seq: &&Seq| self.known_job(**seq).is_none();
-        let seqs: Vec<Seq> = seqs.iter().filter(unknown).copied().collect();
-        if seqs.is_empty() {
-            return Ok(());
-        }
-        self.ask(Questions { seqs, ..Questions::default() }).map(drop)
-    }
-
-    /// Makes sure that the first ready jobs of a lane are known, so many or all. Other lanes that are
-    /// expected to be looked at are asked for on the way.
-    pub(super) fn look_ahead(
-        &mut self,
-        lane: LaneId,
-        max: Option<i32>,
-        limit: usize,
-    ) -> Result<()> {
-        if self.sees(lane, max, limit) {
-            return Ok(());
-        }
-        let mut ready = vec![self.ready_question(lane, max, limit)];
-        if max.is_none() {
-            let others = std::mem::take(&mut self.expected_lanes);
-            let mut others = others.into_iter().filter(|other| *other != lane);
-            while ready.len() < LANES_TOGETHER {
-                let Some(other) = others.next() else { break };
-                if !self.sees(other, None, limit) {
-                    ready.push(self.ready_question(other, None, limit));
-                }
-            }
-            self.expected_lanes = others.collect();
-        }
-        let questions = Questions { ready, ..Questions::default() };
-        let answers = self.ask(questions.clone())?;
-        for (question, jobs) in questions.ready.into_iter().zip(answers) {
-            self.fill_ready(question, jobs);
-        }
-        Ok(())
-    }
-
-    fn sees(&self, lane: LaneId, max: Option<i32>, limit: usize) -> bool {
-        let window = self.ready.get(&lane).and_then(|known| known.windows.get(&max));
-        window.is_some_and(|window| window.is_whole() || window.len() >= limit)
-    }
-
-    fn ready_question(&mut self, lane: LaneId, max: Option<i32>, limit: usize) -> ReadyQuestion {
-        let gone = self.gone.get(&lane).copied().unwrap_or(0);
-        let known = self.ready.entry(lane).or_default();
-        let ahead = known.ahead.max(limit);
-        if max.is_none() {
-            known.ahead = (ahead * 2).min(ReadyLane::MOST / 2);
-        }
-        ReadyQuestion { lane, from: known.from, max_priority: max, limit: ahead + gone }
-    }
-
-    fn fill_ready(&mut self, question: ReadyQuestion, jobs: Vec<Job>) {
-        let whole = jobs.len() < question.limit;
-        let last = jobs.last().map(Rank::of);
-        let mut rows = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            if !self.is_changed(job.seq) {
-                rows.push(Rank::of(&job));
-                self.clean.insert(job.seq, Some(job));
-            }
-        }
-        let max = question.max_priority;
-        let mine = self.changed_jobs().filter(|job| {
-            job.lane == question.lane
-                && job.life.state == State::Queued(Wait::Turn)
-                && max.is_none_or(|max| job.spec.priority <= max)
-                && (whole || last.is_some_and(|last| Rank::of(job) <= last))
-        });
-        let mine: Vec<Rank> = mine.map(Rank::of).collect();
-        rows.extend(mine);
-        let unchanged = !self.gone.contains_key(&question.lane);
-        let known = self.ready.entry(question.lane).or_default();
-        if max.is_none() && unchanged {
-            // The backend still has what this turn takes; the place moves on only behind what is gone.
-            let first = rows.iter().copied().chain(last).min();
-            known.from = Some(first.unwrap_or(Rank::END));
-        }
-        let window = known.windows.entry(max).or_insert_with(|| Window::closed(ReadyLane::MOST));
-        window.fill(rows, last, whole);
-    }
-
-    /// Makes sure that the beginning of a list by instant is known: everything up to an instant, or so many.
-    pub(super) fn look_at_list(
-        &mut self,
-        list: Timed,
-        until: Option<Timestamp>,
-        limit: usize,
-    ) -> Result<()> {
-        let window = &self.timed[list as usize];
-        let covered = match until {
-            Some(until) => window.covers(until) || window.rows().nth(limit - 1).is_some(),
-            None => window.first().is_some(),
-        };
-        if covered {
-            return Ok(());
-        }
-        let from = self.numbers.earliest.get(list);
-        let asked = limit + self.writes.jobs.len();
-        let found = self.backend.timed(list, from, asked)?;
-        let (whole, last) = (found.len() < asked, found.last().copied());
-        let mut rows: Vec<(Timestamp, Seq)> =
-            found.into_iter().filter(|(_, seq)| !self.is_changed(*seq)).collect();
-        for job in self.changed_jobs() {
-            let at = match list {
-                Timed::Deadline => job.life.deadline(&job.spec),
-                list => instant_of(list, &job.life.state),
-            };
-            if let Some(at) = at
-                && (whole || last.is_some_and(|last| (at, job.seq) <= last))
-            {
-                rows.push((at, job.seq));
-            }
-        }
-        let window = &mut self.timed[list as usize];
-        window.fill(rows, last, whole);
-        if let Some(first) = window.first() {
-            *self.numbers.earliest.of(list) = first;
-            window.exact = true;
-        }
-        Ok(())
-    }
-
     /// What a search of the backend comes to when the turn's own changes are counted: those it no longer
     /// fits go, those it fits now come, in the order of their places.
     pub(super) fn merged(
@@ -767,7 +581,7 @@ impl<B: Backend> Overlay<B> {
 }
 
 /// The instant by which a job in a state is found in a list.
-fn instant_of(list: Timed, state: &State) -> Option<Timestamp> {
+pub(super) fn instant_of(list: Timed, state: &State) -> Option<Timestamp> {
     match (list, state) {
         (Timed::Delayed, State::Queued(Wait::Until(at))) => Some(*at),
         (Timed::Lapsing, state) => state.lease().map(|lease| lease.until),

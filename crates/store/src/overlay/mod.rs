@@ -18,10 +18,16 @@
 //! the meantime nothing is written, and the operations run again in a real turn. So one daemon needs one round
 //! trip per batch. Operations are therefore repeatable.
 //!
+//! **Kept turns.** Where several daemons are busy, the one whose turn it is keeps it over several commits, for a
+//! few milliseconds and as long as it has more to do: what it knows stays good, and it need not wait for the
+//! others between any two of its batches. They wait, and each has its turn in the order in which it asked.
+//!
 //! **Lost replies.** A commit has an id of its own, which is stored with its revision. When its reply is lost,
 //! [`Backend::settle`] says whether it went through, and makes sure that it never will if it did not.
 
+mod ask;
 mod cache;
+mod kept;
 mod store;
 mod tables;
 mod window;
@@ -42,6 +48,7 @@ use crate::request::WorkerSpec;
 use crate::tables::{Counters, InboxRow, ServiceRow, UsageRow};
 
 pub use cache::{Foresight, Overlay};
+pub use kept::Places;
 pub use store::{Reader, ServerStore};
 pub use write_set::{JobWrite, PrunedEvents, WriteSet};
 pub use writer::{Answered, News, Settings, Writer};
@@ -177,6 +184,9 @@ pub struct Changed {
     /// Leased and running jobs by lane, as [`WriteSet::held`] has named them since. If whole: all that are
     /// not zero.
     pub held: Vec<(LaneId, u32)>,
+    /// Jobs that came, changed or went, as [`WriteSet::changed`] has named them since, in any order, a job once
+    /// or more. If whole: nothing.
+    pub jobs: Vec<Places>,
 }
 
 /// A lane whose ready jobs have changed.
@@ -292,6 +302,8 @@ pub enum Committed {
     Done {
         /// The server's clock.
         now: Timestamp,
+        /// Whether the turn goes on. Not without [`WriteSet::keeps_turn`].
+        kept: bool,
     },
     /// Somebody else has written since the revision it builds on, or the turn was lost: nothing is written.
     Behind,
@@ -310,7 +322,8 @@ pub trait Backend: Send + 'static {
 
     /// Takes the turn, waiting for others to end theirs, and answers what has happened since a revision
     /// (zero: since ever) together with the answers to some questions, in one round trip if the server can.
-    /// `now` is the caller's clock, if that is the one that counts; else the server's does.
+    /// `now` is the caller's clock, if that is the one that counts; else the server's does. Where the lanes of
+    /// the questions begin is what the daemon knows from that revision.
     ///
     /// Questions after this one see one state until `commit` or `abandon`.
     fn begin(
@@ -369,7 +382,7 @@ pub trait Backend: Send + 'static {
     /// Checks that stored data agrees with itself.
     fn check(&mut self) -> Result<Vec<String>>;
 
-    /// Writes a turn whole or not at all, and ends it. Must answer [`Committed::Behind`] unless the latest
+    /// Writes a turn whole or not at all, and ends it, unless it is to be kept and that can be. Must answer [`Committed::Behind`] unless the latest
     /// revision is [`WriteSet::follows`] (and, in a turn, the turn is still held). Afterwards the latest
     /// revision is the next number, with the write set's id and numbers. One round trip.
     ///

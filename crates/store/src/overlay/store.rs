@@ -151,7 +151,7 @@ impl<B: Backend, R: Reader> Store for ServerStore<B, R> {
     }
 
     async fn claim(&self, now: Timestamp, request: ClaimRequest) -> Result<Claimed> {
-        let foresight = Foresight::of_ids(request.only.iter().flatten().copied());
+        let foresight = Foresight::of_claim(&request);
         let operation = move |machine: &mut Machine<Overlay<B>>, now| machine.claim(now, &request);
         let mut answered = self.writer.call(now, foresight, operation).await?;
         if !self.callers_clock {

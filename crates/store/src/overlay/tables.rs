@@ -104,14 +104,14 @@ impl<B: Backend> Tables for Overlay<B> {
 
     fn known(&mut self, ids: &[JobId], sure: bool) -> Result<Map<JobId, Seq>> {
         // An id that nobody has asked about is taken for new. The commit is refused if it is not.
-        if sure && ids.iter().any(|id| !self.ids.contains_key(id)) {
+        if sure && ids.iter().any(|id| self.known_id(*id).is_none()) {
             let mut questions = self.foreseen();
             let asked: HashSet<JobId> = questions.ids.iter().copied().collect();
-            let wanted = |id: &&JobId| !self.ids.contains_key(id) && !asked.contains(id);
+            let wanted = |id: &&JobId| self.known_id(**id).is_none() && !asked.contains(id);
             questions.ids.extend(ids.iter().filter(wanted));
             self.ask(questions)?;
         }
-        Ok(ids.iter().filter_map(|id| Some((*id, (*self.ids.get(id)?)?))).collect())
+        Ok(ids.iter().filter_map(|id| Some((*id, self.known_id(*id)??))).collect())
     }
 
     fn insert(&mut self, jobs: &[Job]) -> Result<()> {
@@ -120,20 +120,20 @@ impl<B: Backend> Tables for Overlay<B> {
     }
 
     fn seq_of(&mut self, id: JobId) -> Result<Option<Seq>> {
-        if let Some(known) = self.ids.get(&id) {
-            return Ok(*known);
+        if let Some(known) = self.known_id(id) {
+            return Ok(known);
         }
         self.ask_foreseen(|questions| {
             if !questions.ids.contains(&id) {
                 questions.ids.push(id);
             }
         })?;
-        Ok(self.ids.get(&id).copied().flatten())
+        Ok(self.known_id(id).flatten())
     }
 
     fn job(&mut self, seq: Seq) -> Result<Option<Job>> {
         if self.known_job(seq).is_none() {
-            self.fetch(&[seq])?;
+            self.fetch_one(seq)?;
         }
         Ok(self.known_job(seq).flatten().cloned())
     }
@@ -332,13 +332,15 @@ impl<B: Backend> Tables for Overlay<B> {
         if let Some(lane) = self.lanes.get(canonical) {
             return Ok(*lane);
         }
-        self.ask_foreseen(|questions| {
-            if !questions.lanes.iter().any(|known| known == canonical) {
-                questions.lanes.push(canonical.to_owned());
-            }
-            questions.ids.clear();
-            questions.keys.clear();
-        })?;
+        if !self.no_lanes.contains(canonical) {
+            self.ask_foreseen(|questions| {
+                if !questions.lanes.iter().any(|known| known == canonical) {
+                    questions.lanes.push(canonical.to_owned());
+                }
+                questions.ids.clear();
+                questions.keys.clear();
+            })?;
+        }
         if let Some(lane) = self.lanes.get(canonical) {
             self.lane_keys.insert(*lane, key.clone());
             return Ok(*lane);

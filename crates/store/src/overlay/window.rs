@@ -83,9 +83,24 @@ impl<P: Ord + Copy> Window<P> {
         }
     }
 
+    /// Whether a row is known.
+    pub fn shows(&self, place: P) -> bool {
+        self.rows.contains(&place)
+    }
+
     /// A row goes.
     pub fn remove(&mut self, place: P) {
         self.rows.remove(&place);
+    }
+
+    /// What stands at a place or behind it is not known any more. Answers the rows that were.
+    pub fn cut(&mut self, from: P) -> BTreeSet<P> {
+        if !self.covers(from) {
+            return BTreeSet::new();
+        }
+        let cut = self.rows.split_off(&from);
+        self.edge = self.rows.last().map_or(Edge::Closed, |last| Edge::Upto(*last));
+        cut
     }
 }
 
@@ -190,13 +205,19 @@ impl ReadyLane {
         }
     }
 
-    /// Somebody else has changed the lane: nothing is known but where it may begin.
-    pub fn forget(&mut self, from: Option<Rank>) {
-        self.windows.clear();
+    /// Whether a job is known to be ready.
+    pub fn shows(&self, rank: Rank) -> bool {
+        self.windows.values().any(|window| window.shows(rank))
+    }
+
+    /// Somebody else has changed the lane: jobs have become ready at a place or behind it, or only gone.
+    /// Answers the rows that are not known any more.
+    pub fn touch(&mut self, from: Option<Rank>) -> BTreeSet<Rank> {
+        // What is read far ahead here is taken by others.
         self.ahead = 0;
-        if let (Some(known), Some(from)) = (self.from, from) {
-            self.from = Some(known.min(from));
-        }
+        let Some(from) = from else { return BTreeSet::new() };
+        self.from = self.from.map(|known| known.min(from));
+        self.windows.values_mut().flat_map(|window| window.cut(from)).collect()
     }
 }
 
@@ -227,15 +248,31 @@ mod tests {
         assert!(!window.covers(3));
     }
 
+    fn rank(priority: i32, seq: u64) -> Rank {
+        Rank { priority, seq: Seq(seq) }
+    }
+
     #[test]
     fn a_lane_that_somebody_else_touched_begins_no_later_than_what_came() {
-        let rank = |priority, seq| Rank { priority, seq: Seq(seq) };
         let mut lane = ReadyLane { from: Some(rank(0, 50)), ..ReadyLane::new_lane() };
-        lane.forget(None);
+        lane.touch(None);
         assert_eq!(lane.from, Some(rank(0, 50)));
-        lane.forget(Some(rank(0, 70)));
+        lane.touch(Some(rank(0, 70)));
         assert_eq!(lane.from, Some(rank(0, 50)));
-        lane.forget(Some(rank(5, 90)));
+        lane.touch(Some(rank(5, 90)));
         assert_eq!(lane.from, Some(rank(5, 90)));
+    }
+
+    #[test]
+    fn what_stands_before_a_job_that_came_is_still_known() {
+        let mut lane = ReadyLane::new_lane();
+        (1..=6).for_each(|seq| lane.insert(rank(0, seq)));
+        assert_eq!(lane.touch(Some(rank(0, 5))), [rank(0, 5), rank(0, 6)].into());
+        let window = &lane.windows[&None];
+        assert_eq!(window.len(), 4);
+        assert!(window.covers(rank(0, 4)) && !window.covers(rank(0, 5)) && !window.is_whole());
+        assert!(lane.touch(Some(rank(0, 9))).is_empty(), "behind the edge nothing was known");
+        assert_eq!(lane.touch(Some(rank(1, 10))).len(), 4);
+        assert!(!lane.windows[&None].covers(rank(1, 10)));
     }
 }

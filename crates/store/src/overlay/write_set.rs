@@ -7,6 +7,7 @@ use runcue_core::{
     TaskName, TaskSpec, Timestamp, WorkerId,
 };
 
+use super::kept::{Places, runs};
 use super::{CommitId, Numbers, Rank};
 use crate::reply::{GroupInfo, LogChunk, QueueInfo, ScheduleInfo};
 use crate::request::WorkerSpec;
@@ -50,6 +51,8 @@ pub struct WriteSet {
     pub follows: u64,
     /// Whether the turn is held; otherwise only `follows` is compared.
     pub in_turn: bool,
+    /// Whether the turn is to go on afterwards.
+    pub keeps_turn: bool,
     /// Jobs by place.
     pub jobs: BTreeMap<Seq, JobWrite>,
     /// Jobs that were there before and give their idempotency key up. They come before the inserts, which may
@@ -105,4 +108,11 @@ pub struct WriteSet {
     /// Others may want to know: jobs have become ready, ended, or been asked to stop, or a limit or a pause
     /// has changed. A commit with news wakes the other daemons, once.
     pub news: bool,
+}
+
+impl WriteSet {
+    /// The jobs that come, change or go: whoever knows one of them must read it again.
+    pub fn changed(&self) -> Vec<Places> {
+        runs(self.jobs.keys().copied())
+    }
 }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -26,6 +26,14 @@ const TOGETHER: usize = 256;
 const ALONE: u32 = 3;
 /// The same after others have come in between again and again.
 const MOST_ALONE: u32 = 256;
+/// How long a turn is kept over several commits at the most.
+const KEPT: Duration = Duration::from_millis(20);
+/// How long a kept turn waits for the next request.
+const LINGER: Duration = Duration::from_micros(400);
+/// Commits in a row that were each followed by the next request at once, before a turn is kept.
+const FOLLOWED: u32 = 2;
+/// A turn in which the server was not heard of for so long may have been lost.
+const TRUSTED: Duration = Duration::from_secs(1);
 /// Between two attempts to connect: at first, and at the most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// How far the server's clock may be set back before it is followed.
@@ -201,6 +209,12 @@ impl<B: Backend> Writer<B> {
         let patience = settings.patience;
         let news = News::new(admission(&requests, patience));
         let worker = Worker {
+            requests: receiver,
+            waiting: VecDeque::new(),
+            turn_since: None,
+            heard_at: Instant::now(),
+            ended_at: None,
+            followed: 0,
             machine: Machine::new(Overlay::new(backend)),
             clock: Clock::new(),
             commits: 0,
@@ -214,9 +228,8 @@ impl<B: Backend> Writer<B> {
             trouble: tell,
             settings,
         };
-        let thread = std::thread::Builder::new()
-            .name("runcue-writer".into())
-            .spawn(move || worker.run(&receiver))?;
+        let thread =
+            std::thread::Builder::new().name("runcue-writer".into()).spawn(move || worker.run())?;
         Ok(Self { requests, thread: Mutex::new(Some(thread)), news, trouble, patience })
     }
 
@@ -313,6 +326,16 @@ enum Attempt {
 }
 
 struct Worker<B> {
+    requests: Receiver<Request<B>>,
+    /// Requests that no turn has taken in yet.
+    waiting: VecDeque<Request<B>>,
+    /// Since when the turn is held.
+    turn_since: Option<Instant>,
+    /// When the server was last heard of in the turn.
+    heard_at: Instant,
+    /// When the last turn was written, and how many in a row were followed by the next request at once.
+    ended_at: Option<Instant>,
+    followed: u32,
     machine: Workshop<B>,
     settings: Settings,
     clock: Clock,
@@ -330,38 +353,42 @@ struct Worker<B> {
 }
 
 impl<B: Backend> Worker<B> {
-    fn run(mut self, requests: &Receiver<Request<B>>) {
-        let mut waiting = VecDeque::new();
-        while self.gather(requests, &mut waiting) {
-            refuse_late(&mut waiting, self.trouble.borrow().as_deref());
-            if waiting.is_empty() || self.retry_at.is_some_and(|at| at > Instant::now()) {
+    fn run(mut self) {
+        while self.gather() {
+            refuse_late(&mut self.waiting, self.trouble.borrow().as_deref());
+            if self.waiting.is_empty() || self.retry_at.is_some_and(|at| at > Instant::now()) {
                 continue;
             }
-            let last = waiting.len().min(TOGETHER);
-            let mut turn: VecDeque<Request<B>> = waiting.drain(..last).collect();
+            let at_once = self.ended_at.is_some_and(|at| at.elapsed() < LINGER);
+            self.followed = if at_once { self.followed.saturating_add(1) } else { 0 };
+            let last = self.waiting.len().min(TOGETHER);
+            let mut turn: VecDeque<Request<B>> = self.waiting.drain(..last).collect();
             self.take_turn(&mut turn);
+            self.known.clear();
+            self.ended_at = Some(Instant::now());
             // Those who still wait do so for the server to come back.
             while let Some(request) = turn.pop_back() {
-                waiting.push_front(request);
+                self.waiting.push_front(request);
             }
         }
-        waiting.drain(..).for_each(|request| request.work.answer(Some(StoreError::Closed)));
-        self.machine.tables().backend().abandon();
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_iter().for_each(|request| request.work.answer(Some(StoreError::Closed)));
+        self.leave_turn();
     }
 
     /// Takes in what has come. While the server is away it waits for the next attempt, otherwise for the
     /// next request. Answers whether there is to be a next turn.
-    fn gather(&self, requests: &Receiver<Request<B>>, waiting: &mut VecDeque<Request<B>>) -> bool {
-        if waiting.is_empty() {
-            match requests.recv() {
-                Ok(request) => waiting.push_back(request),
-                Err(_) => return false,
+    fn gather(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            match self.next_request() {
+                Some(request) => self.waiting.push_back(request),
+                None => return false,
             }
         } else if let Some(at) = self.retry_at {
-            let late = waiting.iter().map(|request| request.until).min();
+            let late = self.waiting.iter().map(|request| request.until).min();
             let at = late.map_or(at, |late| late.min(at));
-            match requests.recv_timeout(at.saturating_duration_since(Instant::now())) {
-                Ok(request) => waiting.push_back(request),
+            match self.requests.recv_timeout(at.saturating_duration_since(Instant::now())) {
+                Ok(request) => self.waiting.push_back(request),
                 Err(RecvTimeoutError::Timeout) => {}
                 // Nobody will come any more; those who wait are tried once more and then told.
                 Err(RecvTimeoutError::Disconnected) if self.trouble.borrow().is_some() => {
@@ -370,12 +397,27 @@ impl<B: Backend> Worker<B> {
                 Err(RecvTimeoutError::Disconnected) => {}
             }
         }
-        loop {
-            match requests.try_recv() {
-                Ok(request) => waiting.push_back(request),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
-            }
+        while let Ok(request) = self.requests.try_recv() {
+            self.waiting.push_back(request);
         }
+        true
+    }
+
+    /// A turn that is kept waits a moment for the next request; then others may have it.
+    fn next_request(&mut self) -> Option<Request<B>> {
+        if self.turn_since.is_some() {
+            if let Ok(request) = self.requests.recv_timeout(LINGER) {
+                return Some(request);
+            }
+            self.leave_turn();
+        }
+        self.requests.recv().ok()
+    }
+
+    /// Lets go of the turn, if it is held.
+    fn leave_turn(&mut self) {
+        self.turn_since = None;
+        self.machine.tables().backend().abandon();
     }
 
     /// Runs requests until their turn is written, or leaves them waiting because the server is away.
@@ -406,18 +448,23 @@ impl<B: Backend> Worker<B> {
         if let Err(error) = self.connect() {
             return Attempt::Away(error);
         }
-        let known = std::mem::take(&mut self.known);
+        let known = self.known.clone();
         self.machine.tables().expect(&Foresight::of_ids(known));
         for request in turn.iter() {
             self.machine.tables().expect(&request.foresight);
         }
         let heard = self.news.heard.load(Ordering::Acquire);
-        let in_turn = self.alone < self.wanted_alone
+        let kept = self.turn_since.is_some();
+        let in_turn = kept
+            || self.alone < self.wanted_alone
             || heard > self.machine.tables().revision
             || self.machine.revision().is_none();
         let now = turn.front().map_or(Timestamp::ZERO, |request| request.now);
-        if in_turn && let Err(error) = self.begin(now) {
-            return self.failed(error);
+        if in_turn && !kept {
+            if let Err(error) = self.begin(now) {
+                return self.failed(error);
+            }
+            self.top_up(turn);
         }
         let begin = self.now_for(now);
         if let Err(error) = self.machine.begin(begin) {
@@ -456,7 +503,23 @@ impl<B: Backend> Worker<B> {
         if self.machine.tables().open(opening, &questions) {
             self.machine.reset();
         }
+        self.heard_at = Instant::now();
+        self.turn_since = Some(self.heard_at);
         Ok(())
+    }
+
+    /// Takes in what has come while others had their turns.
+    fn top_up(&mut self, turn: &mut VecDeque<Request<B>>) {
+        while turn.len() < TOGETHER && self.waiting.is_empty() {
+            let Ok(request) = self.requests.try_recv() else { return };
+            self.machine.tables().expect(&request.foresight);
+            turn.push_back(request);
+        }
+    }
+
+    /// Whether the turn may be kept after a commit: there is more to do, and others have not waited long.
+    fn may_keep(&self) -> bool {
+        self.followed >= FOLLOWED && self.turn_since.is_some_and(|since| since.elapsed() < KEPT)
     }
 
     /// Runs every request once. Answers what is to be done if they cannot all go into this turn.
@@ -476,7 +539,7 @@ impl<B: Backend> Worker<B> {
             if let Some(request) = turn.remove(n) {
                 request.work.answer(Some(error));
             }
-            self.machine.tables().backend().abandon();
+            self.leave_turn();
             return Some(Attempt::Again);
         }
         None
@@ -491,10 +554,9 @@ impl<B: Backend> Worker<B> {
         if changed {
             return self.commit(in_turn);
         }
-        let overlay = self.machine.tables();
-        if in_turn {
-            overlay.backend().abandon();
-        } else {
+        let sure = in_turn && self.heard_at.elapsed() < TRUSTED;
+        if !sure {
+            let overlay = self.machine.tables();
             match overlay.backend().look() {
                 Ok((revision, now)) => {
                     let behind = revision != overlay.revision;
@@ -506,6 +568,9 @@ impl<B: Backend> Worker<B> {
                 Err(error) => return self.failed(error),
             }
         }
+        if in_turn && !(sure && self.may_keep()) {
+            self.leave_turn();
+        }
         self.machine.tables().end();
         Attempt::Done
     }
@@ -513,16 +578,22 @@ impl<B: Backend> Worker<B> {
     fn commit(&mut self, in_turn: bool) -> Attempt {
         self.commits += 1;
         let id = CommitId(self.settings.instance ^ u128::from(self.commits));
+        let keep = in_turn && self.may_keep();
         let overlay = self.machine.tables();
-        let writes = overlay.take_writes(id, in_turn);
-        match overlay.backend().commit(&writes) {
-            Ok(Committed::Done { now }) => {
+        let writes = overlay.take_writes(id, in_turn, keep);
+        let committed = overlay.backend().commit(&writes);
+        let since = self.turn_since.take();
+        match committed {
+            Ok(Committed::Done { now, kept }) => {
                 self.clock.note(now);
+                self.heard_at = Instant::now();
+                self.turn_since = since.filter(|_| kept);
                 self.written(writes)
             }
             Ok(Committed::Behind) => self.overtaken(),
             Ok(Committed::Known(ids)) => {
-                self.known = ids;
+                // All of them count until it is written: what else was known has been forgotten by then.
+                self.known.extend(ids);
                 Attempt::Again
             }
             Err(StoreError::Unavailable(why)) => self.settle(writes, why),
@@ -566,13 +637,14 @@ impl<B: Backend> Worker<B> {
 
     /// Somebody else has written: not alone for a while.
     fn overtaken(&mut self) -> Attempt {
+        self.leave_turn();
         self.alone = 0;
         self.wanted_alone = (self.wanted_alone * 2).min(MOST_ALONE);
         Attempt::Again
     }
 
     fn failed(&mut self, error: StoreError) -> Attempt {
-        self.machine.tables().backend().abandon();
+        self.leave_turn();
         Attempt::Away(error)
     }
 

@@ -1,0 +1,311 @@
+//! How the overlay asks the backend for what it does not know: as much as it can foresee in one question.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use runcue_core::board::HEADS;
+use runcue_core::submission::normalise;
+use runcue_core::{Job, LaneId, LaneKey, Seq, State, Timestamp, Wait};
+
+use super::cache::{Overlay, instant_of};
+use super::kept::LEFT_OF_A_LANE;
+use super::window::{ReadyLane, Window};
+use super::{Answers, Backend, JobWrite, Questions, Rank, ReadyQuestion, Timed};
+use crate::Result;
+use crate::request::SubmitBatch;
+
+/// Lanes whose ready jobs are asked for together.
+const LANES_TOGETHER: usize = 64;
+/// Rows of windows that are read ahead, over all lanes; of a lane no fewer than are asked for.
+const ROWS_AHEAD: usize = 16 * 1024;
+/// Jobs of which only the place was kept that are read together.
+const THIN_TOGETHER: usize = 2048;
+
+impl<B: Backend> Overlay<B> {
+    /// What is expected to be asked for, for the question that begins a turn: jobs, and the ready ones of lanes
+    /// that were claimed from before. Where others claim from the only lane, what is known of it is probably
+    /// taken, and a claim will probably come while they have their turns.
+    pub(super) fn first_questions(&mut self) -> Questions {
+        let ids = self.expected.iter().flat_map(|expected| expected.ids.iter().copied());
+        let ids = ids.filter(|id| self.kept.seq_of(*id).is_none()).collect();
+        let recent = std::mem::take(&mut self.recent_lanes);
+        let contested = self.shared && recent.len() == 1;
+        let claims = self.expected_claims.max(if contested { self.recent_claims } else { 0 });
+        let limit = if recent.len() == 1 { claims.max(HEADS) } else { HEADS };
+        let mut ready = Vec::new();
+        for lane in recent.iter().copied().filter(|_| claims > 0).take(LANES_TOGETHER) {
+            if contested || !self.sees(lane, None, limit) {
+                ready.push(self.ready_question(lane, None, limit));
+            }
+        }
+        self.recent_lanes = recent;
+        Questions { ids, ready, ..Questions::default() }
+    }
+
+    /// Asks the backend and keeps the answers.
+    pub(super) fn ask(&mut self, questions: Questions) -> Result<Vec<Vec<Job>>> {
+        let answers = self.backend.ask(&questions)?;
+        Ok(self.absorb(&questions, answers))
+    }
+
+    /// Keeps answers, except where the turn knows better. Answers the ready jobs.
+    pub(super) fn absorb(&mut self, questions: &Questions, answers: Answers) -> Vec<Vec<Job>> {
+        for id in &questions.ids {
+            self.ids.entry(*id).or_insert(None);
+        }
+        for seq in &questions.seqs {
+            if !self.is_changed(*seq) {
+                self.clean.entry(*seq).or_insert(None);
+            }
+        }
+        for key in &questions.keys {
+            self.keys.entry(key.clone()).or_insert(None);
+        }
+        for job in answers.jobs {
+            if self.is_changed(job.seq) {
+                continue;
+            }
+            self.ids.insert(job.id(), Some(job.seq));
+            if self.kept.is_thin(job.seq) {
+                self.kept.keep(job);
+            } else if self.kept.get(job.seq).is_none() {
+                self.clean.insert(job.seq, Some(job));
+            }
+        }
+        for (key, seq) in answers.keys {
+            let changed = self.writes.dropped_keys.contains(&seq) || self.is_deleted(seq);
+            let known = self.keys.entry(key).or_insert(None);
+            if !changed && known.is_none() {
+                *known = Some(seq);
+            }
+        }
+        self.absorb_ties(questions, answers.ties);
+        self.no_lanes.extend(questions.lanes.iter().cloned());
+        for (canonical, lane) in answers.lanes {
+            self.no_lanes.remove(&canonical);
+            self.lanes.insert(canonical, lane);
+        }
+        for (lane, key) in answers.lane_keys {
+            self.lane_keys.insert(lane, key);
+        }
+        answers.ready
+    }
+
+    fn absorb_ties(&mut self, questions: &Questions, ties: Vec<(Seq, Seq)>) {
+        let written = self.writes.ties.clone();
+        let all: Vec<(Seq, Seq)> = ties
+            .into_iter()
+            .chain(written)
+            .filter(|(before, behind)| !self.is_deleted(*before) && !self.is_deleted(*behind))
+            .collect();
+        let gather = |wanted: &[Seq], pick: fn(&(Seq, Seq)) -> (Seq, Seq)| {
+            let mut sets: BTreeMap<Seq, BTreeSet<Seq>> =
+                wanted.iter().map(|seq| (*seq, BTreeSet::new())).collect();
+            for (of, other) in all.iter().map(pick) {
+                if let Some(set) = sets.get_mut(&of) {
+                    set.insert(other);
+                }
+            }
+            sets
+        };
+        self.dependents.extend(gather(&questions.dependents, |(p, d)| (*p, *d)));
+        self.prerequisites.extend(gather(&questions.prerequisites, |(p, d)| (*d, *p)));
+    }
+
+    fn is_deleted(&self, seq: Seq) -> bool {
+        matches!(self.writes.jobs.get(&seq), Some(JobWrite::Delete { .. }))
+    }
+
+    /// Everything that was foreseen and is not known, as one question.
+    pub(super) fn foreseen(&mut self) -> Questions {
+        let mut questions = Questions::default();
+        for expected in std::mem::take(&mut self.expected) {
+            questions.ids.extend(expected.ids);
+            let Some(batch) = expected.batch else { continue };
+            for spec in &batch.jobs {
+                questions.ids.push(spec.id);
+                questions.ids.extend(spec.depends_on.iter().copied());
+                questions.keys.extend(spec.idempotency_key.clone());
+            }
+            questions.lanes.extend(self.unknown_lanes(&batch));
+        }
+        questions.ids.retain(|id| self.known_id(*id).is_none());
+        questions.keys.retain(|key| !self.keys.contains_key(key));
+        questions
+    }
+
+    fn unknown_lanes(&self, batch: &SubmitBatch) -> Vec<String> {
+        let mut seen: HashSet<LaneKey> = HashSet::new();
+        let mut unknown = Vec::new();
+        for spec in &batch.jobs {
+            let key = if spec.services.is_empty() {
+                LaneKey::of(spec)
+            } else {
+                let mut spec = spec.clone();
+                normalise(&mut spec);
+                LaneKey::of(&spec)
+            };
+            if seen.contains(&key) {
+                continue;
+            }
+            let canonical = key.canonical();
+            if !self.lanes.contains_key(&canonical) {
+                unknown.push(canonical);
+            }
+            seen.insert(key);
+        }
+        unknown
+    }
+
+    /// Makes sure that jobs are at hand.
+    pub(super) fn fetch(&mut self, seqs: &[Seq]) -> Result<()> {
+        let unknown = |seq: &&Seq| self.known_job(**seq).is_none();
+        let seqs: Vec<Seq> = seqs.iter().filter(unknown).copied().collect();
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        self.ask(Questions { seqs, ..Questions::default() }).map(drop)
+    }
+
+    /// Makes sure that a job is at hand. Of ready ones whose place alone is known, the next few of this lane and the
+    /// first of others come with it.
+    pub(super) fn fetch_one(&mut self, seq: Seq) -> Result<()> {
+        let mut seqs = vec![seq];
+        if self.kept.is_thin(seq) {
+            for lane in self.ready.values() {
+                let rows = lane.windows.get(&None).into_iter().flat_map(Window::rows);
+                let thin = rows.map(|rank| rank.seq).filter(|other| self.kept.is_thin(*other));
+                seqs.extend(thin.filter(|other| *other != seq).take(LEFT_OF_A_LANE));
+                if seqs.len() >= THIN_TOGETHER {
+                    break;
+                }
+            }
+        }
+        self.fetch(&seqs)
+    }
+
+    /// Makes sure that the first ready jobs of a lane are known, so many or all. Other lanes that are
+    /// expected to be looked at are asked for on the way.
+    pub(super) fn look_ahead(
+        &mut self,
+        lane: LaneId,
+        max: Option<i32>,
+        limit: usize,
+    ) -> Result<()> {
+        if self.sees(lane, max, limit) {
+            return Ok(());
+        }
+        let mut ready = vec![self.ready_question(lane, max, limit)];
+        if max.is_none() {
+            let others = std::mem::take(&mut self.expected_lanes);
+            let mut others = others.into_iter().filter(|other| *other != lane);
+            while ready.len() < LANES_TOGETHER {
+                let Some(other) = others.next() else { break };
+                if !self.sees(other, None, limit) {
+                    ready.push(self.ready_question(other, None, limit));
+                }
+            }
+            self.expected_lanes = others.collect();
+        }
+        let questions = Questions { ready, ..Questions::default() };
+        let answers = self.ask(questions.clone())?;
+        self.recent_lanes = questions.ready.iter().map(|question| question.lane).collect();
+        for (question, jobs) in questions.ready.iter().zip(answers) {
+            self.fill_ready(question, jobs);
+        }
+        Ok(())
+    }
+
+    fn sees(&self, lane: LaneId, max: Option<i32>, limit: usize) -> bool {
+        let window = self.ready.get(&lane).and_then(|known| known.windows.get(&max));
+        window.is_some_and(|window| window.is_whole() || window.len() >= limit)
+    }
+
+    fn ready_question(&mut self, lane: LaneId, max: Option<i32>, limit: usize) -> ReadyQuestion {
+        let gone = self.gone.get(&lane).copied().unwrap_or(0);
+        let limit = if self.ready.len() == 1 { limit.max(self.expected_claims) } else { limit };
+        let share = ROWS_AHEAD / self.ready.len().max(1);
+        let known = self.ready.entry(lane).or_default();
+        let ahead = known.ahead.max(limit);
+        if max.is_none() {
+            known.ahead = (ahead * 2).min(ReadyLane::MOST / 2).min(share.max(limit));
+        }
+        ReadyQuestion { lane, from: known.from, max_priority: max, limit: ahead + gone }
+    }
+
+    pub(super) fn fill_ready(&mut self, question: &ReadyQuestion, jobs: Vec<Job>) {
+        let whole = jobs.len() < question.limit;
+        let last = jobs.last().map(Rank::of);
+        let mut rows = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            if !self.is_changed(job.seq) {
+                rows.push(Rank::of(&job));
+                self.kept.keep(job);
+            }
+        }
+        let max = question.max_priority;
+        let mine = self.changed_jobs().filter(|job| {
+            job.lane == question.lane
+                && job.life.state == State::Queued(Wait::Turn)
+                && max.is_none_or(|max| job.spec.priority <= max)
+                && (whole || last.is_some_and(|last| Rank::of(job) <= last))
+        });
+        let mine: Vec<Rank> = mine.map(Rank::of).collect();
+        rows.extend(mine);
+        let unchanged = !self.gone.contains_key(&question.lane);
+        let known = self.ready.entry(question.lane).or_default();
+        if max.is_none() && unchanged {
+            // The backend still has what this turn takes; the place moves on only behind what is gone.
+            let first = rows.iter().copied().chain(last).min();
+            known.from = Some(first.unwrap_or(Rank::END));
+        }
+        let window = known.windows.entry(max).or_insert_with(|| Window::closed(ReadyLane::MOST));
+        let before: Vec<Rank> = window.rows().collect();
+        window.fill(rows, last, whole);
+        for rank in before {
+            if !known.shows(rank) {
+                self.kept.forget(rank.seq);
+            }
+        }
+    }
+
+    /// Makes sure that the beginning of a list by instant is known: everything up to an instant, or so many.
+    pub(super) fn look_at_list(
+        &mut self,
+        list: Timed,
+        until: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<()> {
+        let window = &self.timed[list as usize];
+        let covered = match until {
+            Some(until) => window.covers(until) || window.rows().nth(limit - 1).is_some(),
+            None => window.first().is_some(),
+        };
+        if covered {
+            return Ok(());
+        }
+        let from = self.numbers.earliest.get(list);
+        let asked = limit + self.writes.jobs.len();
+        let found = self.backend.timed(list, from, asked)?;
+        let (whole, last) = (found.len() < asked, found.last().copied());
+        let mut rows: Vec<(Timestamp, Seq)> =
+            found.into_iter().filter(|(_, seq)| !self.is_changed(*seq)).collect();
+        for job in self.changed_jobs() {
+            let at = match list {
+                Timed::Deadline => job.life.deadline(&job.spec),
+                list => instant_of(list, &job.life.state),
+            };
+            if let Some(at) = at
+                && (whole || last.is_some_and(|last| (at, job.seq) <= last))
+            {
+                rows.push((at, job.seq));
+            }
+        }
+        let window = &mut self.timed[list as usize];
+        window.fill(rows, last, whole);
+        if let Some(first) = window.first() {
+            *self.numbers.earliest.of(list) = first;
+            window.exact = true;
+        }
+        Ok(())
+    }
+}
