@@ -105,7 +105,7 @@ test('nothing on a page moves while it updates', async () => {
     await worker.begin('steady').then((job) => worker.complete(job.id, 1));
     await expect.poll(() => page.locator('.side .connection').textContent()).toBe('live');
     const before = await places();
-    for (let n = 0; n < 5; n++) {
+    for (let n = 0; n < 3; n++) {
       const refreshed = page.waitForResponse((answer) => answer.url().includes('/api/') && !answer.url().includes('/api/events') && answer.ok());
       await worker.begin('steady').then((job) => worker.complete(job.id, { n }));
       await refreshed;

@@ -1,4 +1,4 @@
-// Every page, in light, in dark and on a phone: it shows what it is for, nothing complains, and axe finds nothing serious.
+// Every page, in light, in dark and at the width of a phone: it shows what it is for, nothing complains, and axe finds nothing serious.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Hub } from './hub';
 import { closeBrowser, findings, openBrowser, overhang, visit } from './visitor';
@@ -59,25 +59,29 @@ const PAGES: Record<string, () => [path: string, text: string]> = {
   'a page that is not there': () => ['nowhere', 'There is no such page'],
 };
 
-const LOOKS = { light: { colorScheme: 'light' }, dark: { colorScheme: 'dark' }, phone: { viewport: { width: 360, height: 740 }, hasTouch: true } } as const;
+const PHONE = { width: 360, height: 740 };
 
-for (const [look, options] of Object.entries(LOOKS)) {
-  describe(look, () => {
-    for (const [name, where] of Object.entries(PAGES)) {
-      test(`${name} is shown, fits, and nothing complains`, async () => {
-        const [path, text] = where();
-        const visitor = await visit(hub.url, path, options);
-        await visitor.page.getByText(text).first().waitFor();
-        if (look !== 'phone') expect(await findings(visitor.page)).toEqual([]);
-        expect(await overhang(visitor.page)).toBeLessThanOrEqual(0);
-        const expected = name === 'a job that is not there' ? /404/ : /^$/;
-        expect(visitor.complaints.filter((one) => !expected.test(one))).toEqual([]);
-        expect(visitor.requests.filter((url) => !url.startsWith(hub.url))).toEqual([]);
-        await visitor.leave();
-      });
-    }
-  });
-}
+describe('a page', () => {
+  for (const [name, where] of Object.entries(PAGES)) {
+    test(`${name}: shown, nothing complains, no serious findings in light and dark, fits a phone`, async () => {
+      const [path, text] = where();
+      const visitor = await visit(hub.url, path, { colorScheme: 'light' });
+      const { page } = visitor;
+      await page.getByText(text).first().waitFor();
+      expect(await findings(page), 'in light').toEqual([]);
+      expect(await overhang(page), 'wider than its window').toBeLessThanOrEqual(0);
+      await page.emulateMedia({ colorScheme: 'dark' });
+      expect(await findings(page), 'in dark').toEqual([]);
+      await page.setViewportSize(PHONE);
+      expect(await overhang(page), 'wider than a phone').toBeLessThanOrEqual(0);
+      await page.getByText(text).first().waitFor();
+      const expected = name === 'a job that is not there' ? /404/ : /^$/;
+      expect(visitor.complaints.filter((one) => !expected.test(one))).toEqual([]);
+      expect(visitor.requests.filter((url) => !url.startsWith(hub.url)), 'asks nobody else').toEqual([]);
+      await visitor.leave();
+    });
+  }
+});
 
 describe('dialogs and the menu', () => {
   const opened: Record<string, [path: string, button: string]> = {
@@ -85,21 +89,21 @@ describe('dialogs and the menu', () => {
     'cancel all': ['jobs', 'Cancel all…'], 'keys': ['', 'Keys'], 'edit a queue': ['groups', 'Edit queue default'],
   };
   for (const [name, [path, button]] of Object.entries(opened)) {
-    for (const colorScheme of ['light', 'dark'] as const) {
-      test(`${name} in ${colorScheme} has no serious findings, and Escape closes it`, async () => {
-        const { page, leave } = await visit(hub.url, path, { colorScheme });
-        await page.getByRole('button', { name: button, exact: true }).click();
-        await page.getByRole('dialog').waitFor();
-        expect(await findings(page)).toEqual([]);
-        await page.keyboard.press('Escape');
-        await page.getByRole('dialog').waitFor({ state: 'detached' });
-        await leave();
-      });
-    }
+    test(`${name}: no serious findings in light and dark, and Escape closes it`, async () => {
+      const { page, leave } = await visit(hub.url, path, { colorScheme: 'light' });
+      await page.getByRole('button', { name: button, exact: true }).click();
+      await page.getByRole('dialog').waitFor();
+      expect(await findings(page), 'in light').toEqual([]);
+      await page.emulateMedia({ colorScheme: 'dark' });
+      expect(await findings(page), 'in dark').toEqual([]);
+      await page.keyboard.press('Escape');
+      await page.getByRole('dialog').waitFor({ state: 'detached' });
+      await leave();
+    });
   }
 
   test('the menu of a phone opens, leads somewhere and closes', async () => {
-    const { page, leave } = await visit(hub.url, '', LOOKS.phone);
+    const { page, leave } = await visit(hub.url, '', { viewport: PHONE, hasTouch: true });
     await page.getByRole('button', { name: 'Menu' }).click();
     expect(await findings(page)).toEqual([]);
     await page.getByRole('link', { name: 'Services' }).click();
