@@ -1,7 +1,7 @@
 //! Which job is meant: a whole id, its beginning or its end, or `@last`.
 //!
-//! A shortened id is looked for among the newest jobs, page by page, up to [`SEARCHED`]. Whole ids are
-//! looked up directly, however old.
+//! The beginning of an id is looked for among all jobs, which stores find by the order of ids; its end among the
+//! newest ones, page by page, up to [`SEARCHED`]. Whole ids are looked up directly, however old.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,11 @@ use crate::words;
 
 /// The fewest digits that may name a job.
 pub const FEWEST: usize = 4;
-/// How many of the newest jobs are searched for a shortened id.
+/// How many of the newest jobs are searched for the end of an id.
 pub const SEARCHED: usize = 20_000;
 const PAGE: usize = 1_000;
+/// How many jobs that begin alike are told apart.
+const MOST: usize = 100;
 /// How many jobs an ambiguous id is answered with.
 const SHOWN: usize = 5;
 
@@ -89,16 +91,41 @@ async fn last(store: &dyn Store) -> Result<Job, Trouble> {
 
 async fn search(store: &dyn Store, parts: &[&str]) -> Result<BTreeMap<String, Vec<Job>>, Trouble> {
     let mut found: BTreeMap<String, Vec<Job>> = BTreeMap::new();
-    if parts.is_empty() {
-        return Ok(found);
+    for part in parts {
+        let (first, last) = ids_beginning_with(part);
+        let ids = store.ids_between(first, last, MOST).await?;
+        let jobs = store.get(ids).await?.into_iter().flatten().collect();
+        found.insert((*part).to_owned(), jobs);
     }
+    // What begins so may be one of many that also end so: all have to be known to tell whether it is the one.
+    search_ends(store, parts, &mut found).await?;
+    Ok(found)
+}
+
+/// The lowest and the highest id that begin with some digits.
+fn ids_beginning_with(digits: &str) -> (JobId, JobId) {
+    let end = |digit: char| {
+        let whole: String = digits.chars().chain(std::iter::repeat(digit)).take(32).collect();
+        whole.parse().unwrap_or_else(|_| JobId::from_u128(0))
+    };
+    (end('0'), end('f'))
+}
+
+async fn search_ends(
+    store: &dyn Store,
+    parts: &[&str],
+    found: &mut BTreeMap<String, Vec<Job>>,
+) -> Result<(), Trouble> {
     let mut before = None;
     for _ in 0..SEARCHED / PAGE {
+        if parts.is_empty() {
+            break;
+        }
         let request = ListRequest { filter: JobFilter::default(), before, limit: PAGE };
         let page = store.list(request).await?;
         for job in page.rows {
             let id = job.id().to_string();
-            for part in parts.iter().filter(|p| id.starts_with(**p) || id.ends_with(**p)) {
+            for part in parts.iter().filter(|part| id.ends_with(**part)) {
                 let jobs = found.entry((*part).to_owned()).or_default();
                 if !jobs.iter().any(|known| known.id() == job.id()) {
                     jobs.push(job.clone());
@@ -110,7 +137,7 @@ async fn search(store: &dyn Store, parts: &[&str]) -> Result<BTreeMap<String, Ve
             break;
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 fn pick(part: &str, mut jobs: Vec<Job>) -> Result<Job, Trouble> {
@@ -119,7 +146,8 @@ fn pick(part: &str, mut jobs: Vec<Job>) -> Result<Job, Trouble> {
     }
     jobs.pop().ok_or_else(|| {
         Trouble::failed(format!("no job has an id that begins or ends with {part}")).help(format!(
-            "the newest {SEARCHED} jobs were searched; `runcue list` shows jobs, an older one needs its whole id"
+            "ends were looked for among the newest {SEARCHED} jobs; `runcue list` shows jobs, an older one needs \
+             the beginning of its id"
         ))
     })
 }
@@ -131,8 +159,10 @@ fn ambiguous(part: &str, jobs: &[Job]) -> Trouble {
         .map(|job| format!("\n  {} {} {}", job.id(), job.life.state.word(), words::about(job, 40)));
     let more = match jobs.len().saturating_sub(SHOWN) {
         0 => String::new(),
+        _ if jobs.len() >= MOST => "\n  and many more".to_owned(),
         more => format!("\n  and {more} more"),
     };
-    let says = format!("{part} means {} jobs:{}{more}", jobs.len(), shown.collect::<String>());
+    let count = if jobs.len() >= MOST { "many".to_owned() } else { jobs.len().to_string() };
+    let says = format!("{part} means {count} jobs:{}{more}", shown.collect::<String>());
     Trouble::usage(says).help("give more digits; the end of an id tells jobs apart soonest")
 }

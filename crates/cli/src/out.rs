@@ -93,6 +93,22 @@ pub fn report(trouble: &Trouble) {
     }
 }
 
+/// Two parts of a remark: on one line where that fits, else on a line each, so that a narrow terminal breaks
+/// neither where it likes.
+pub fn fitted(first: &str, joint: &str, second: &str, width: Option<usize>) -> String {
+    let whole = format!("{first}{joint}{second}");
+    match width {
+        Some(width) if whole.chars().count() > width => format!("{first}\n  {second}"),
+        _ => whole,
+    }
+}
+
+/// The columns of the terminal that a person looks at; nothing for a pipe or a file.
+pub fn width(is_terminal: bool) -> Option<usize> {
+    let size = is_terminal.then(ratatui::crossterm::terminal::size)?;
+    size.ok().map(|(width, _)| usize::from(width))
+}
+
 /// Whether a person looks at standard error.
 pub fn is_error_terminal() -> bool {
     io::stderr().is_terminal()
@@ -101,4 +117,16 @@ pub fn is_error_terminal() -> bool {
 /// Whether a person looks at standard output.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_on_one_line_goes_on_two() {
+        assert_eq!(fitted("first", ", ", "second", None), "first, second");
+        assert_eq!(fitted("first", ", ", "second", Some(13)), "first, second");
+        assert_eq!(fitted("first", ", ", "second", Some(12)), "first\n  second");
+    }
 }

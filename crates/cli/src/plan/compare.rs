@@ -70,6 +70,11 @@ impl Found {
         Ok(found)
     }
 
+    /// When the first of them that is still known was submitted.
+    pub fn since(&self) -> Option<Timestamp> {
+        self.latest.values().map(|(_, job)| job.life.created_at).min()
+    }
+
     /// Whether nothing of the file was ever submitted.
     pub fn is_empty(&self) -> bool {
         self.latest.is_empty()

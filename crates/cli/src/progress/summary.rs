@@ -5,7 +5,7 @@ use runcue_store::Store;
 use serde::Serialize;
 
 use super::tracker::{Phase, Tracker};
-use crate::out::Out;
+use crate::out::{Out, fitted, is_terminal, width};
 use crate::trouble::Trouble;
 use crate::words;
 
@@ -110,7 +110,9 @@ pub fn tell(summary: &SummaryView, again: &str, out: Out) -> Result<(), Trouble>
     }
     if let Some(first) = summary.failures.first() {
         let id = words::short(first.id);
-        out.say(format!("see why: runcue show {id}    what it wrote: runcue logs {id}"))?;
+        let (why, wrote) =
+            (format!("see why: runcue show {id}"), format!("what it wrote: runcue logs {id}"));
+        out.say(fitted(&why, "    ", &wrote, width(is_terminal())))?;
     }
     if !summary.is_good() {
         out.say(format!("go on: {again}"))?;

@@ -167,7 +167,8 @@ pub fn trouble(error: runcue_engine::Error) -> Trouble {
     }
 }
 
-fn retention(said: Option<config::Retention>) -> Retention {
+/// How long things are kept, by what the config file says of it.
+pub fn retention(said: Option<config::Retention>) -> Retention {
     let plain = Retention::default();
     let Some(said) = said else { return plain };
     let keep = |own: Option<config::Keep>, plain: Keep| {

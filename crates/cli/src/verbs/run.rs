@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use runcue::Address;
 use runcue_core::{ClaimFilter, JobId, Timestamp};
-use runcue_store::Store;
+use runcue_store::{Retention, Store};
 
 use crate::app::{App, bad_file};
 use crate::exit::Exit;
@@ -81,6 +81,9 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     let plan = settle(&args, app, &source, &found).await?;
     let forgotten = found.is_empty() && plan::was_run(&*store, &source).await?;
     if forgotten && !agree_to_forgotten(&args, app).await? {
+        return Ok(Exit::Failed);
+    }
+    if !agree_to_partly_forgotten(&args, app, &source, &found, &plan).await? {
         return Ok(Exit::Failed);
     }
     if args.dry_run {
@@ -176,6 +179,42 @@ async fn agree_to_forgotten(args: &Args, app: &App) -> Result<bool, Trouble> {
     confirm(app).await
 }
 
+/// Some jobs of the file are known here and others are not, and the first of those that are is so old that others
+/// may have been deleted since: the unknown ones are new in the file, or are done for a second time.
+async fn agree_to_partly_forgotten(
+    args: &Args,
+    app: &App,
+    source: &Source,
+    found: &Found,
+    plan: &Plan,
+) -> Result<bool, Trouble> {
+    let kept = runner::retention(app.config.retention).completed;
+    let horizon = Retention::horizon(clock::now(), kept);
+    let unknown: Vec<&str> = plan
+        .jobs
+        .iter()
+        .filter(|planned| planned.step == Step::Submit)
+        .map(|planned| source.file.jobs[planned.index].id.as_str())
+        .collect();
+    let may_be_gone = found.since().is_some_and(|since| since < horizon);
+    if args.redo.is_some() || unknown.is_empty() || !may_be_gone {
+        return Ok(true);
+    }
+    let jobs = words::count(unknown.len() as u64, "job");
+    let mut named = unknown.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    if unknown.len() > NAMED {
+        named += ", …";
+    }
+    app.out.note(format!(
+        "{jobs} not known here, new in the file or done so long ago that it is no longer kept: {named}"
+    ));
+    if args.dry_run || !someone_is_there(app) {
+        app.out.note("they are done now; `retention` in the config file keeps jobs longer");
+        return Ok(true);
+    }
+    ask("do them now? [y/N]").await
+}
+
 fn someone_is_there(app: &App) -> bool {
     let terminal = io::stdin().is_terminal() && out::is_error_terminal();
     terminal && !app.out.quiet && !app.out.json
@@ -186,7 +225,11 @@ async fn confirm(app: &App) -> Result<bool, Trouble> {
     if !someone_is_there(app) {
         return Ok(false);
     }
-    out::complain("do them again, and what depends on them? [y/N]");
+    ask("do them again, and what depends on them? [y/N]").await
+}
+
+async fn ask(question: &str) -> Result<bool, Trouble> {
+    out::complain(question);
     let answer = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         io::stdin().lock().read_line(&mut line).map(|_| line)
@@ -235,8 +278,9 @@ fn announce(plan: &Plan, source: &Source, address: &Address, args: &Args, app: &
     let jobs = words::count(source.file.jobs.len() as u64, "job");
     let slots = runner::slots(args.jobs, source.file.max_parallel, app.config.jobs);
     let parts = plan_parts(plan).join(", ");
-    app.out
-        .note(format!("{}: {jobs} ({parts}), {slots} at a time, in {address}", source.key.name()));
+    let what = format!("{}: {jobs} ({parts}), {slots} at a time", source.key.name());
+    let place = format!("in {address}");
+    app.out.note(out::fitted(&what, ", ", &place, out::width(out::is_error_terminal())));
 }
 
 /// Defines the file's services; a pause that a person set stays.

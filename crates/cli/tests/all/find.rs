@@ -27,6 +27,24 @@ fn an_ambiguous_id_lists_what_it_could_mean() {
 }
 
 #[test]
+fn a_job_is_found_by_its_beginning_however_many_are_newer() {
+    let sandbox = Sandbox::new();
+    let old = format!("3fa9{:028}", 7);
+    let line = |id: &str| format!("{{\"id\": \"{id}\", \"run\": [\"true\"]}}\n");
+    sandbox.run_with(&["add", "--from", "-"], &line(&old)).ok();
+    let newer = runcue_cli::job_ref::SEARCHED + 1;
+    let lines: String = (0..newer).map(|n| line(&format!("abcd{n:028}"))).collect();
+    sandbox.run_with(&["add", "--from", "-"], &lines).ok();
+    assert_eq!(sandbox.show("3fa9")["id"], old.as_str());
+    let told = sandbox.run(&["show", "abcd"]).refused(2);
+    assert!(
+        told.contains("abcd means many jobs") && told.contains(&format!("abcd{:028}", 0)),
+        "{told}"
+    );
+    sandbox.run(&["show", "3faa"]).refused(1);
+}
+
+#[test]
 fn a_job_that_is_not_there_is_not_found_and_a_bad_name_is_wrong_usage() {
     let sandbox = Sandbox::new();
     sandbox.add(&["--", "true"]);

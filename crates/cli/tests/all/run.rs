@@ -293,6 +293,10 @@ fn the_examples_run() {
 
 /// Deletes everything that retention would have deleted in a year.
 fn prune(sandbox: &Sandbox) {
+    prune_after(sandbox, 365);
+}
+
+fn prune_after(sandbox: &Sandbox, days: u64) {
     use runcue_store::Store;
     let path = sandbox.path().join(".runcue/queue.db");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -300,7 +304,7 @@ fn prune(sandbox: &Sandbox) {
         let options = runcue_store_sqlite::Options::new(path);
         let store = runcue_store_sqlite::SqliteStore::open(options).unwrap();
         let latest = store.events(0, 1).await.unwrap()[0].at;
-        let later = latest.plus(std::time::Duration::from_secs(365 * 24 * 3600));
+        let later = latest.plus(std::time::Duration::from_secs(days * 24 * 3600));
         assert!(!store.prune(later, Default::default(), false).await.unwrap().is_empty());
         store.close().await.unwrap();
     });
@@ -321,6 +325,30 @@ fn a_file_whose_jobs_are_no_longer_kept_says_so_before_it_does_them_again() {
     assert!(told.contains("what became of its jobs is no longer kept"), "{told}");
     assert!(told.contains("`retention` in the config file keeps jobs longer"), "{told}");
     assert_eq!(lines(&sandbox, "done"), ["a", "a", "b", "b", "c", "c"]);
+    let told = sandbox.run(&["run", "jobs.yaml"]).stderr;
+    assert!(!told.contains("no longer kept"), "{told}");
+}
+
+#[test]
+fn a_file_of_which_a_part_is_no_longer_kept_names_that_part_before_it_does_it_again() {
+    let sandbox = Sandbox::new();
+    let file = "tasks:\n  good: {run: [\"true\"]}\n  bad: {run: [\"false\"], retry: {max_attempts: 1}}\n\
+                jobs:\n  - {id: fine, task: good}\n  - {id: poor, task: bad}\n";
+    sandbox.write("jobs.yaml", file);
+    sandbox.run(&["run", "jobs.yaml"]);
+    sandbox.write("jobs.yaml", &format!("{file}  - {{id: more, task: good}}\n"));
+    let told = sandbox.run(&["run", "jobs.yaml", "--dry-run"]).stderr;
+    assert!(!told.contains("no longer kept"), "nothing is old enough to have been deleted: {told}");
+    // Ten days on, completed jobs are deleted and failed ones are kept.
+    prune_after(&sandbox, 10);
+    let ago = 10_i64 * 24 * 3_600_000_000;
+    let path = sandbox.path().join(".runcue/queue.db");
+    let aged = format!("UPDATE job SET created_at = created_at - {ago}");
+    assert!(std::process::Command::new("sqlite3").arg(path).arg(aged).status().unwrap().success());
+    let told = sandbox.run(&["run", "jobs.yaml", "--dry-run"]).stderr;
+    assert!(told.contains("2 jobs not known here") && told.contains("fine, more"), "{told}");
+    let told = sandbox.run(&["run", "jobs.yaml"]).stderr;
+    assert!(told.contains("they are done now"), "{told}");
     let told = sandbox.run(&["run", "jobs.yaml"]).stderr;
     assert!(!told.contains("no longer kept"), "{told}");
 }

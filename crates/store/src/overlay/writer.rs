@@ -30,8 +30,9 @@ const MOST_ALONE: u32 = 256;
 const KEPT: Duration = Duration::from_millis(20);
 /// How long a kept turn waits for the next request.
 const LINGER: Duration = Duration::from_micros(400);
-/// Commits in a row that were each followed by the next request at once, before a turn is kept.
-const FOLLOWED: u32 = 2;
+/// Turns in a row that were each followed by the next request at once, before a turn is kept. A daemon with little to
+/// do has three: it claims a job, ends it, and finds nothing more to claim.
+const FOLLOWED: u32 = 4;
 /// A turn in which the server was not heard of for so long may have been lost.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// Between two attempts to connect: at first, and at the most.
