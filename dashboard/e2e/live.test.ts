@@ -114,3 +114,21 @@ test('nothing on a page moves while it updates', async () => {
     await leave();
   }
 });
+
+test('the charts draw what happens, and go on', async () => {
+  await hub.submitMany(Array.from({ length: 5 }, () => ({ type: 'charted' })));
+  const { page, complaints, leave } = await visit(hub.url, '');
+  const depth = page.getByRole('img', { name: /^Jobs: queued/ });
+  await depth.waitFor({ timeout: 60_000 });
+  await expect.poll(() => page.locator('.charts canvas').count()).toBe(4);
+  await expect.poll(() => depth.getAttribute('aria-label'), { timeout: 30_000 }).toBe('Jobs: queued 5, running 0');
+  const drawn = await depth.locator('canvas').evaluate((canvas: HTMLCanvasElement) => {
+    const pixels = canvas.getContext('2d')!.getImageData(0, 0, canvas.width, canvas.height).data;
+    return pixels.some((value) => value !== 0);
+  });
+  expect(drawn).toBe(true);
+  await hub.worker().begin('charted');
+  await expect.poll(() => depth.getAttribute('aria-label'), { timeout: 30_000 }).toBe('Jobs: queued 4, running 1');
+  expect(complaints).toEqual([]);
+  await leave();
+}, 150_000);

@@ -1,5 +1,5 @@
 // A hub with tokens: logging in and out, what each role sees, making and revoking tokens.
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { Hub } from './hub';
 import { closeBrowser, findings, openBrowser, visit } from './visitor';
 import type { Visitor } from './visitor';
@@ -17,6 +17,7 @@ afterAll(async () => {
 
 test('the first token of an open hub is seen by whoever makes it, and nobody else gets in any more', async () => {
   const open = await Hub.start();
+  onTestFinished(() => open.stop());
   const maker = await visit(open.url, 'tokens');
   const { page } = maker;
   await page.getByRole('button', { name: 'New token' }).click();
@@ -32,7 +33,6 @@ test('the first token of an open hub is seen by whoever makes it, and nobody els
   await other.page.getByRole('heading', { name: 'Jobs', exact: true }).waitFor();
   await other.leave();
   await maker.leave();
-  await open.stop();
 });
 
 async function logIn(visitor: Visitor, token: string): Promise<void> {

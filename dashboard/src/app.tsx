@@ -23,7 +23,7 @@ import { Empty, Problem, Words } from './parts/notices';
 import { useKept } from './resource';
 import { go, route } from './router';
 import type { Route } from './router';
-import { askWho, logout, may, startError, who } from './session';
+import { askWho, logout, may, startError, who } from './who';
 import { startShortcuts } from './shortcuts';
 import type { Shortcut } from './shortcuts';
 import { status } from './status';

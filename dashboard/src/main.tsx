@@ -4,7 +4,7 @@ import { App } from './app';
 import { startClock } from './clock';
 import { restWhenHidden } from './live';
 import { startRouter } from './router';
-import { askWho } from './session';
+import { askWho } from './who';
 import './styles/tokens.css';
 import './styles/base.css';
 import './styles/frame.css';

@@ -12,7 +12,7 @@ import { Card, Field, Head } from '../parts/layout';
 import { Empty, Loaded } from '../parts/notices';
 import { useResource } from '../resource';
 import { href } from '../router';
-import { may } from '../session';
+import { may } from '../who';
 import { attempt, tell } from '../toasts';
 import { STATES } from '../types';
 import type { Counts, Group, QueueView } from '../types';

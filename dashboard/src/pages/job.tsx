@@ -19,7 +19,7 @@ import { Ago, Until } from '../parts/time';
 import { useResource } from '../resource';
 import type { Resource } from '../resource';
 import { href } from '../router';
-import { may } from '../session';
+import { may } from '../who';
 import { attempt, tell } from '../toasts';
 import type { Job, Reason, WholeJob } from '../types';
 

@@ -17,7 +17,7 @@ import { Card, Field, Head } from '../parts/layout';
 import { Empty, Problem } from '../parts/notices';
 import { useResource } from '../resource';
 import { go, href, route } from '../router';
-import { may } from '../session';
+import { may } from '../who';
 import { status } from '../status';
 import { STATES } from '../types';
 

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { Mark } from '../parts/icons';
 import { Field } from '../parts/layout';
 import { Problem } from '../parts/notices';
-import { login } from '../session';
+import { login } from '../who';
 
 export function LoginPage(): JSX.Element {
   const [token, setToken] = useState('');

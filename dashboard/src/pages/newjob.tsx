@@ -9,7 +9,7 @@ import { Card, Field, Head } from '../parts/layout';
 import { Problem } from '../parts/notices';
 import { useResource } from '../resource';
 import { go, href, route } from '../router';
-import { may } from '../session';
+import { may } from '../who';
 import { tell, tellError } from '../toasts';
 
 export function NewJobPage(): JSX.Element {

@@ -1,12 +1,12 @@
 // The first page: how the hub is, at a glance; what needs somebody; charts of the last hour; what just happened.
 import type { ComponentChildren, JSX } from 'preact';
-import { useMemo } from 'preact/hooks';
+import { signal } from '@preact/signals';
+import { useEffect, useMemo } from 'preact/hooks';
 import * as api from '../api';
 import { now } from '../clock';
 import { brief, count, errorText, plural, shortId, span, words } from '../format';
 import { recent } from '../live';
-import { Chart } from '../parts/chart';
-import type { Line } from '../parts/chart';
+import type { Chart, Line } from '../parts/chart';
 import { Icon, StateIcon } from '../parts/icons';
 import { Card, Head } from '../parts/layout';
 import { Empty, Loaded, Words } from '../parts/notices';
@@ -17,7 +17,11 @@ import { status } from '../status';
 import type { HubEvent, Series, State, Status } from '../types';
 import { eventTone } from '../eventwords';
 
+/** uPlot is a third of all code and only this page draws with it: it comes after the page is there. */
+const drawing = signal<typeof Chart | 'missing' | null>(null);
+
 export function OverviewPage(): JSX.Element {
+  useEffect(() => void import('../parts/chart').then((part) => { drawing.value = part.Chart; }, () => { drawing.value = 'missing'; }), []);
   const series = useResource('series', api.series, { on: anyWork, least: 2500, every: 5000 });
   return (
     <>
@@ -85,8 +89,13 @@ function Charts({ series }: { series: Series }): JSX.Element {
   const { at, rate, depth, wait, run } = useMemo(() => chartLines(series), [series]);
   const perSecond = (value: number): string => brief(Math.round(value * 10) / 10);
   const seconds = (value: number): string => span(value).replace('.0 ', ' ');
-  const draw = (about: string, lines: Line[], format: (value: number) => string): JSX.Element =>
-    at.length < 2 ? <p class="chart-later">Lines are drawn from {series.step * 3} s after the hub’s start.</p> : <Chart title={about} at={at} lines={lines} format={format} />;
+  const Drawn = drawing.value;
+  const draw = (about: string, lines: Line[], format: (value: number) => string): JSX.Element => {
+    if (at.length < 2) return <p class="chart-later">Lines are drawn from {series.step * 3} s after the hub’s start.</p>;
+    // The hub may be newer than this page: its files then have other names.
+    if (Drawn === 'missing') return <p class="chart-later">The charts could not be loaded. Reload the page.</p>;
+    return Drawn ? <Drawn title={about} at={at} lines={lines} format={format} /> : <p class="chart-later" />;
+  };
   return (
     <div class="charts">
       <Card title="Throughput, jobs per second">{draw('Jobs per second', rate, perSecond)}</Card>

@@ -12,7 +12,7 @@ import { JobTable } from '../parts/jobtable';
 import { Card, Head } from '../parts/layout';
 import { Empty, Problem } from '../parts/notices';
 import { href, route } from '../router';
-import { may } from '../session';
+import { may } from '../who';
 
 export function QuarantinePage(): JSX.Element {
   const before = route.value.query.get('before');

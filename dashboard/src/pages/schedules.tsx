@@ -12,7 +12,7 @@ import { Empty, Loaded } from '../parts/notices';
 import { Ago } from '../parts/time';
 import { useResource } from '../resource';
 import { href } from '../router';
-import { may } from '../session';
+import { may } from '../who';
 import { attempt, tell } from '../toasts';
 import type { Schedule } from '../types';
 

@@ -2,7 +2,9 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import * as api from '../api';
-import { count, parseSpan, span, typedSpan } from '../format';
+import { count } from '../format';
+import { formOf, perKeyWords, readLimits, windowWords } from '../limits';
+import type { LimitsForm } from '../limits';
 import { ServiceBadge } from '../parts/badges';
 import { Bounded } from '../parts/bounded';
 import { Dialog } from '../parts/dialog';
@@ -10,7 +12,7 @@ import { Card, Field, Head, Meter } from '../parts/layout';
 import { Empty, Loaded } from '../parts/notices';
 import { Until } from '../parts/time';
 import { useResource } from '../resource';
-import { may } from '../session';
+import { may } from '../who';
 import { attempt, tell } from '../toasts';
 import type { Service } from '../types';
 
@@ -44,8 +46,9 @@ function ServiceCard({ service, onEdit, onChanged }: { service: Service; onEdit:
     <Card title={<><h2 class="cut" title={service.name}>{service.name}</h2><ServiceBadge status={service.status} /></>} actions={<span class="soft until">{service.status_until != null && <Until at={service.status_until} />}</span>}>
       <div class="stack">
         <Meter label="In use" value={service.in_use} most={service.max_concurrent} text={service.max_concurrent == null ? `${count(service.in_use)}, no limit` : `${count(service.in_use)} of ${count(service.max_concurrent)}`} tone={service.max_concurrent != null && service.in_use >= service.max_concurrent ? 'warn' : ''} />
-        {service.rates.map((rate, index) => <Meter key={index} label={`In the last ${span(rate.rate_window).replace(/ 00 (s|min)$/, '')}`} value={rate.used ?? 0} most={rate.rate_limit} text={`${count(rate.used ?? 0)} of ${count(rate.rate_limit)}`} />)}
+        {service.rates.map((rate, index) => <Meter key={index} label={`In the last ${windowWords(rate.rate_window)}`} value={rate.used ?? 0} most={rate.rate_limit} text={`${count(rate.used ?? 0)} of ${count(rate.rate_limit)}`} />)}
         <Breaker service={service} />
+        {service.per_key != null && <p class="soft small-print">{perKeyWords(service.per_key)}</p>}
         <div class="buttons">
           <button type="button" class="small" disabled={!admin} onClick={onEdit} aria-label={`Edit ${service.name}`}>Edit…</button>
           <button type="button" class="small" disabled={!admin} onClick={pause} aria-label={`${service.paused ? 'Resume' : 'Pause'} ${service.name}`}>{service.paused ? 'Resume' : 'Pause'}</button>
@@ -56,72 +59,51 @@ function ServiceCard({ service, onEdit, onChanged }: { service: Service; onEdit:
 }
 
 function Breaker({ service }: { service: Service }): JSX.Element {
-  if (!service.circuit_threshold) return <p class="soft small-print">No breaker{service.per_key != null ? '; limits per key' : ''}.</p>;
+  if (!service.circuit_threshold) return <p class="soft small-print">No breaker.</p>;
   const failures = service.circuit_failures ?? 0;
   const open = service.status === 'circuit_open' || service.status === 'circuit_half_open';
   return <Meter label={open ? `Breaker ${service.status === 'circuit_open' ? 'open' : 'half open: one job tries'}` : 'Breaker closed, failures in a row'} value={failures} most={service.circuit_threshold} text={`${failures} of ${service.circuit_threshold}`} tone={open ? 'bad' : failures > 0 ? 'warn' : 'good'} />;
 }
 
-interface RateText { limit: string; window: string }
-
 function LimitsDialog({ service, onClose, onDone }: { service: Service | null; onClose: () => void; onDone: () => void }): JSX.Element {
-  const [name, setName] = useState('');
-  const [most, setMost] = useState(service?.max_concurrent?.toString() ?? '');
-  const [rates, setRates] = useState<RateText[]>(service?.rates.map((rate) => ({ limit: String(rate.rate_limit), window: typedSpan(rate.rate_window) })) ?? []);
-  const [threshold, setThreshold] = useState(service?.circuit_threshold?.toString() ?? '');
-  const [timeout, setTimeoutText] = useState(typedSpan(service?.circuit_timeout));
+  const [form, setForm] = useState(formOf(service));
   const [tried, setTried] = useState(false);
-
-  const wholeOrNone = (text: string): boolean => text.trim() === '' || /^[1-9]\d*$/.test(text.trim());
-  const numberOf = (text: string): number | null => (text.trim() === '' ? null : Number(text));
-  const wrong = {
-    name: service === null && name.trim() === '' ? 'A service needs a name.' : null,
-    most: wholeOrNone(most) ? null : 'A whole number from 1, or empty for no limit.',
-    rates: rates.map((rate) => (/^[1-9]\d*$/.test(rate.limit) && (parseSpan(rate.window) ?? 0) > 0 ? null : 'So many, in a window such as 60s, 5m or 1h.')),
-    threshold: wholeOrNone(threshold) ? null : 'A whole number from 1, or empty for no breaker.',
-    timeout: timeout.trim() === '' || (parseSpan(timeout) ?? 0) > 0 ? null : 'A span such as 30s or 5m.',
-  };
-  const valid = !wrong.name && !wrong.most && !wrong.threshold && !wrong.timeout && wrong.rates.every((one) => one === null);
+  const { limits, wrong, valid } = readLimits(form);
 
   const save = async (): Promise<void> => {
     setTried(true);
     if (!valid) throw new Error('Some fields are not right yet.');
-    const limits: api.Limits = {
-      max_concurrent: numberOf(most),
-      rates: rates.map((rate) => ({ rate_limit: Number(rate.limit), rate_window: parseSpan(rate.window)! })),
-      circuit_threshold: numberOf(threshold),
-    };
-    if (timeout.trim() !== '') limits.circuit_timeout = parseSpan(timeout);
-    if (service) await api.patchService(service.name, limits);
-    else await api.putService(name.trim(), limits);
-    tell('good', `${service?.name ?? name.trim()} has its new limits.`);
+    const name = form.name.trim();
+    await (service ? api.patchService(name, limits) : api.putService(name, limits));
+    tell('good', `${name} has its new limits.`);
     onDone();
   };
-  const setRate = (place: number, change: Partial<RateText>): void => setRates(rates.map((rate, index) => (index === place ? { ...rate, ...change } : rate)));
+  const set = (change: Partial<LimitsForm>): void => setForm({ ...form, ...change });
+  const setRate = (place: number, change: Partial<LimitsForm['rates'][number]>): void => set({ rates: form.rates.map((rate, index) => (index === place ? { ...rate, ...change } : rate)) });
 
   return (
     <Dialog title={service ? `Limits of ${service.name}` : 'New service'} onClose={onClose} onSubmit={save}>
       <div class="form">
-        {!service && <Field label="Name" wrong={tried ? wrong.name : null}>{(attributes) => <input {...attributes} value={name} onInput={(event) => setName(event.currentTarget.value)} autocomplete="off" />}</Field>}
-        <Field label="At once, at most" note="Empty: no limit." wrong={tried ? wrong.most : null}>{(attributes) => <input {...attributes} inputMode="numeric" value={most} onInput={(event) => setMost(event.currentTarget.value)} />}</Field>
+        {!service && <Field label="Name" wrong={tried ? wrong.name : null}>{(attributes) => <input {...attributes} value={form.name} onInput={(event) => set({ name: event.currentTarget.value })} autocomplete="off" />}</Field>}
+        <Field label="At once, at most" note="Empty: no limit." wrong={tried ? wrong.most : null}>{(attributes) => <input {...attributes} inputMode="numeric" value={form.most} onInput={(event) => set({ most: event.currentTarget.value })} />}</Field>
         <fieldset class="rates">
           <legend><strong>Rates</strong></legend>
-          {rates.map((rate, place) => (
+          {form.rates.map((rate, place) => (
             <div key={place}>
               <div class="rate">
                 <input aria-label={`Rate ${place + 1}: units`} inputMode="numeric" value={rate.limit} onInput={(event) => setRate(place, { limit: event.currentTarget.value })} />
                 <span>in</span>
                 <input aria-label={`Rate ${place + 1}: window`} value={rate.window} placeholder="60s" onInput={(event) => setRate(place, { window: event.currentTarget.value })} />
-                <button type="button" class="small" aria-label={`Remove rate ${place + 1}`} onClick={() => setRates(rates.filter((_, index) => index !== place))}>Remove</button>
+                <button type="button" class="small" aria-label={`Remove rate ${place + 1}`} onClick={() => set({ rates: form.rates.filter((_, index) => index !== place) })}>Remove</button>
               </div>
               {tried && wrong.rates[place] && <p class="wrong">{wrong.rates[place]}</p>}
             </div>
           ))}
-          <div><button type="button" class="small" onClick={() => setRates([...rates, { limit: '60', window: '1m' }])}>Add a rate</button></div>
+          <div><button type="button" class="small" onClick={() => set({ rates: [...form.rates, { limit: '60', window: '1m' }] })}>Add a rate</button></div>
         </fieldset>
         <div class="row">
-          <Field label="Breaker opens after" note="Failures in a row. Empty: no breaker." wrong={tried ? wrong.threshold : null}>{(attributes) => <input {...attributes} inputMode="numeric" value={threshold} onInput={(event) => setThreshold(event.currentTarget.value)} />}</Field>
-          <Field label="and stays open for" note="Then one job goes as the probe." wrong={tried ? wrong.timeout : null}>{(attributes) => <input {...attributes} value={timeout} placeholder="30s" onInput={(event) => setTimeoutText(event.currentTarget.value)} />}</Field>
+          <Field label="Breaker opens after" note="Failures in a row. Empty: no breaker." wrong={tried ? wrong.threshold : null}>{(attributes) => <input {...attributes} inputMode="numeric" value={form.threshold} onInput={(event) => set({ threshold: event.currentTarget.value })} />}</Field>
+          <Field label="and stays open for" note="Then one job goes as the probe." wrong={tried ? wrong.timeout : null}>{(attributes) => <input {...attributes} value={form.timeout} placeholder="30s" onInput={(event) => set({ timeout: event.currentTarget.value })} />}</Field>
         </div>
       </div>
     </Dialog>

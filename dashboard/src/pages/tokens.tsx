@@ -7,7 +7,7 @@ import { Card, Field, Head } from '../parts/layout';
 import { Copy, Empty, Loaded } from '../parts/notices';
 import { Ago } from '../parts/time';
 import { useResource } from '../resource';
-import { makeFirstToken, who } from '../session';
+import { makeFirstToken, who } from '../who';
 import { tell } from '../toasts';
 import type { Role, TokenView } from '../types';
 
