@@ -31,7 +31,9 @@ pub fn test(root: &Path) -> Result<(), Trouble> {
         match npm.stdin(Stdio::null()).status() {
             Ok(status) if status.success() => {}
             Ok(_) => return Err(Trouble::Failed),
-            Err(error) => return Err(Trouble::Refused(format!("npm could not be started: {error}"))),
+            Err(error) => {
+                return Err(Trouble::Refused(format!("npm could not be started: {error}")));
+            }
         }
     }
     Ok(())

@@ -2,8 +2,12 @@
 
 use std::collections::HashMap;
 
-use runcue_core::{Event, Job, JobFilter, JobId, Json, Seq, StateWord, TaskSpec, Timestamp, WorkerId};
-use runcue_store::{ListRequest, LogChunk, LogStream, Page, Record, ScheduleInfo, WorkerInfo, WorkerSpec};
+use runcue_core::{
+    Event, Job, JobFilter, JobId, Json, Seq, StateWord, TaskSpec, Timestamp, WorkerId,
+};
+use runcue_store::{
+    ListRequest, LogChunk, LogStream, Page, Record, ScheduleInfo, WorkerInfo, WorkerSpec,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::unreadable;

@@ -14,9 +14,9 @@ use runcue_store::watcher::{Glance, Watcher};
 use runcue_store::writer::Writer;
 use runcue_store::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Record, Result, Retention,
-    ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
-    WorkerSpec,
+    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Record, Result,
+    Retention, ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted,
+    WorkerInfo, WorkerSpec,
 };
 
 use crate::connection::{Durability, Environment, Options};

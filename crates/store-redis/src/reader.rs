@@ -5,7 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use runcue_core::{Event, Job, JobId, Json, Seq, TaskSpec, Timestamp};
 use runcue_store::overlay::{News, Questions, Reader};
-use runcue_store::{ListRequest, LogChunk, Page, Particulars, Record, Result, StoreError, WorkerInfo};
+use runcue_store::{
+    ListRequest, LogChunk, Page, Particulars, Record, Result, StoreError, WorkerInfo,
+};
 
 use crate::backend::worker_id;
 use crate::connection::{Link, Options};

@@ -17,7 +17,9 @@ use runcue_store::event_run::EventRun;
 use runcue_store::tables::{
     Changes, Counters, Due, EVENTS_PER_ROW, InboxRow, LOG_BYTES, ServiceRow, Tables, UsageRow,
 };
-use runcue_store::{GroupInfo, LogChunk, QueueInfo, Record, Result, ScheduleInfo, StoreError, WorkerSpec};
+use runcue_store::{
+    GroupInfo, LogChunk, QueueInfo, Record, Result, ScheduleInfo, StoreError, WorkerSpec,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

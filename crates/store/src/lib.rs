@@ -40,8 +40,8 @@ pub use memory::MemoryStore;
 pub use moving::{Definitions, Moved, MovedJob};
 pub use reply::{
     Candidate, Candidates, Claimed, Counts, Extended, Finished, Fired, Firing, GroupInfo, LeftOut,
-    LogChunk, LogStream, Page, Particulars, ProjectInfo, Pruned, QueueInfo, Reaped, Record, Refused,
-    ScheduleInfo, ServiceInfo, Stats, Submitted, WorkerInfo,
+    LogChunk, LogStream, Page, Particulars, ProjectInfo, Pruned, QueueInfo, Reaped, Record,
+    Refused, ScheduleInfo, ServiceInfo, Stats, Submitted, WorkerInfo,
 };
 pub use request::{
     ClaimRequest, Extend, Finish, Keep, ListRequest, Outcome, Retention, SubmitBatch, WorkerSpec,

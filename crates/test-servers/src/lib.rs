@@ -26,8 +26,8 @@ mod shared;
 mod trouble;
 
 pub use authority::{Authority, Certificate};
-pub use pooler::Pooler;
 pub use counter::Counter;
+pub use pooler::Pooler;
 pub use postgres::{Database, Postgres, PostgresSettings};
 pub use proxy::{Fault, Proxy};
 pub use redis::{Prefix, Redis, RedisSettings};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use runcue::{Address, Kind};
 use runcue_core::{Job, JobFilter, JobId};
-use runcue_store::{Counts, ListRequest, LogChunk, Moved, MovedJob, Store, Record};
+use runcue_store::{Counts, ListRequest, LogChunk, Moved, MovedJob, Record, Store};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 

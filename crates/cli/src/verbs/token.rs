@@ -57,7 +57,8 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     match args.action {
         Action::Create { name, role } => {
             let store = app.new_store()?;
-            let token = tokens::create(&*store, clock::now(), &name, role).await.map_err(trouble)?;
+            let token =
+                tokens::create(&*store, clock::now(), &name, role).await.map_err(trouble)?;
             if app.out.json {
                 app.out.document(&Created { name, role, token })?;
             } else {
@@ -85,7 +86,8 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
             }
             if app.out.json {
                 let known = tokens::list(&*store).await?;
-                app.out.document(&Listed { tokens: known.iter().map(TokenInfo::from).collect() })?;
+                app.out
+                    .document(&Listed { tokens: known.iter().map(TokenInfo::from).collect() })?;
             }
         }
     }

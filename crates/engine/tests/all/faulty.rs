@@ -13,9 +13,9 @@ use runcue_core::{
 };
 use runcue_store::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, MemoryStore, Moved, Page, Pruned, QueueInfo, Reaped, Record, Result, Retention,
-    ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted, WorkerInfo,
-    WorkerSpec,
+    ListRequest, LogChunk, MemoryStore, Moved, Page, Pruned, QueueInfo, Reaped, Record, Result,
+    Retention, ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted,
+    WorkerInfo, WorkerSpec,
 };
 
 /// What happens to one call.

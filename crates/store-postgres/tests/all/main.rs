@@ -12,8 +12,8 @@ mod load;
 mod news;
 mod pinned;
 mod pooler;
-mod tls;
 mod round_trips;
+mod tls;
 
 use std::sync::{Arc, Mutex};
 

@@ -22,8 +22,8 @@ use crate::machine::Machine;
 use crate::tables::Tables;
 use crate::{
     Candidates, ClaimRequest, Claimed, Extend, Extended, Finish, Finished, Fired, GroupInfo,
-    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Record, Refused, Result,
-    Retention, ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted,
+    ListRequest, LogChunk, Moved, Page, Particulars, Pruned, QueueInfo, Reaped, Record, Refused,
+    Result, Retention, ScheduleInfo, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted,
     WorkerInfo, WorkerSpec,
 };
 
