@@ -57,7 +57,8 @@ fn build(dashboard: &Path, out: &Path) -> Result<Option<PathBuf>, String> {
         SOURCES.iter().try_for_each(|name| copy(&dashboard.join(name), &place.join(name)))
     });
     copied.map_err(|error| format!("its sources cannot be copied: {error}"))?;
-    npm(&place, &["ci", "--ignore-scripts", "--no-audit", "--no-fund"])?;
+    // Not `ci`: it wants the native parts of every other platform in the lock file too.
+    npm(&place, &["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"])?;
     npm(&place, &["run", "build"])?;
     Ok(Some(place.join("dist")))
 }

@@ -20,7 +20,7 @@ pub fn test(root: &Path) -> Result<(), Trouble> {
     let hub = root.join("target/debug/runcue");
     let serve = format!("{} serve --listen 127.0.0.1:{{port}}", hub.display());
     for words in [
-        &["ci", "--ignore-scripts", "--no-audit", "--no-fund"][..],
+        &["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"][..],
         &["run", "check"],
         &["test"],
         &["run", "e2e"],

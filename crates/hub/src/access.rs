@@ -202,7 +202,7 @@ mod tests {
     fn an_address_is_barred_after_ten_wrong_guesses_and_let_in_again_after_a_minute() {
         let access = Access::new(&[], false);
         let (from, other) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let at = |seconds| Timestamp::from_millis(seconds * 1_000);
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1_000);
         for n in 0..10 {
             assert_eq!(access.barred(from, at(n)), None);
             access.guessed_wrong(from, at(n));

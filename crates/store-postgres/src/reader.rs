@@ -234,7 +234,7 @@ impl Reader for Readers {
     async fn records(&self, kind: &str) -> Result<Vec<Record>> {
         let first = format!("{RECORD}{}", Record::keys_of(kind));
         let sql = "SELECT name, spec FROM runcue.task WHERE starts_with(name, $1) AND spec <> 'null' ORDER BY name";
-        let rows = self.query(sql, &[&first]).await?;
+        let rows = self.query(sql, &[(&first, Type::TEXT)]).await?;
         let read = |row: &Row| {
             let key: &str = row.get(0);
             let value = Json::trusted(row.get::<_, &str>(1));
@@ -245,7 +245,7 @@ impl Reader for Readers {
 
     async fn tasks(&self) -> Result<Vec<TaskSpec>> {
         let sql = "SELECT spec FROM runcue.task WHERE NOT starts_with(name, $1) ORDER BY name";
-        let rows = self.query(sql, &[&RECORD]).await?;
+        let rows = self.query(sql, &[(&RECORD, Type::TEXT)]).await?;
         self.read(&rows, |row| parsed("task", row.get(0)))
     }
 

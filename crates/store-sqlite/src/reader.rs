@@ -176,7 +176,7 @@ pub fn records(connection: &Connection, kind: &str) -> rusqlite::Result<Vec<Reco
         let value = Json::trusted(row.get_ref(1)?.as_str()?);
         Ok(Record::of(row.get_ref(0)?.as_str()?, value))
     })?;
-    rows.filter_map(Result::transpose).collect()
+    rows.filter_map(rusqlite::Result::transpose).collect()
 }
 
 /// Every task definition.

@@ -116,7 +116,7 @@ impl Walk {
                 self.tokens += 1;
                 let until = later(*seconds);
                 let token = Token(self.tokens);
-                let start_by = (self.tokens % 2 == 0).then(|| later(1));
+                let start_by = self.tokens.is_multiple_of(2).then(|| later(1));
                 Input::Claim { lease: Lease { token, until, start_by, ..lease }, start: *start }
             }
             Throw::Extend { seconds, .. } => {

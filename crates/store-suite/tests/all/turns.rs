@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runcue_core::{
-    Event, GroupName, Job, JobFilter, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq,
+    Event, GroupName, Job, JobFilter, JobId, Json, LaneId, LaneKey, QueueName, ScheduleName, Seq,
     ServiceName, State, TaskName, TaskSpec, Timestamp, Wait, WorkerId,
 };
 use runcue_store::overlay::{
@@ -18,8 +18,8 @@ use runcue_store::overlay::{
 };
 use runcue_store::tables::{InboxRow, ServiceRow, UsageRow};
 use runcue_store::{
-    GroupInfo, ListRequest, LogChunk, Page, QueueInfo, Result, ScheduleInfo, Store, StoreError,
-    WorkerInfo, WorkerSpec,
+    GroupInfo, ListRequest, LogChunk, Page, QueueInfo, Record, Result, ScheduleInfo, Store,
+    StoreError, WorkerInfo, WorkerSpec,
 };
 use runcue_store_suite::Maker;
 
@@ -52,6 +52,7 @@ struct Rows {
     schedules: BTreeMap<ScheduleName, Option<ScheduleInfo>>,
     services: Vec<ServiceRow>,
     tasks: BTreeMap<TaskName, TaskSpec>,
+    records: BTreeMap<String, Option<Json>>,
     workers: BTreeMap<WorkerId, WorkerInfo>,
     usage: Vec<UsageRow>,
     events: Vec<Event>,
@@ -249,6 +250,7 @@ impl Rows {
             }
         }
         self.tasks.extend(writes.tasks.clone());
+        self.records.extend(writes.records.clone());
         for (id, (spec, now)) in &writes.workers {
             let started_at = self.workers.get(id).map_or(*now, |known| known.started_at);
             let info = WorkerInfo { spec: spec.clone(), started_at, seen_at: *now, held: 0 };
@@ -517,6 +519,12 @@ impl Reader for Look {
         found.truncate(request.limit);
         let next = found.last().map(|job| job.seq).filter(|_| more);
         Ok(Page { rows: found, next })
+    }
+
+    async fn records(&self, kind: &str) -> Result<Vec<Record>> {
+        let rows = self.0.rows.lock().unwrap();
+        let kept = rows.records.iter().filter_map(|(key, value)| Record::of(key, value.clone()?));
+        Ok(kept.filter(|record| record.kind == kind).collect())
     }
 
     async fn tasks(&self) -> Result<Vec<TaskSpec>> {
