@@ -62,6 +62,14 @@ impl Names {
         known.registered.insert(id, registered);
     }
 
+    /// Remembers the name of a worker that has not registered.
+    pub fn note(&self, id: WorkerId, name: &str) {
+        let mut known = self.known();
+        if known.names.len() < MOST && !known.names.contains_key(&id) {
+            known.names.insert(id, name.to_owned());
+        }
+    }
+
     /// Forgets a worker that said goodbye; its name is still shown.
     pub fn forget(&self, id: WorkerId) {
         self.known().registered.remove(&id);

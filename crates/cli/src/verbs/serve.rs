@@ -17,6 +17,7 @@ const PORT: u16 = 3000;
 
 /// Flags of `serve`.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 #[command(after_help = "\
 On loopback nobody needs a token as long as there is none. Elsewhere one is required at start: set \
 RUNCUE_TOKEN (or FORGE_INGEST_SECRET), or make some with `runcue token create`.")]
@@ -159,7 +160,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     let served = open(args, app).await?;
     let serving = Serving { url: served.url, store: served.store };
     if app.out.json {
-        app.out.document(&serving)?;
+        app.out.record(&serving)?;
     } else {
         app.out.say(format!("serving {} at {}; Ctrl-C stops", serving.store, serving.url))?;
     }

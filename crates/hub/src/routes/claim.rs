@@ -47,6 +47,7 @@ pub async fn claim(
     let request = request(&hub, &body, max).await?;
     let several = body.max.is_some();
     let worker = request.worker;
+    hub.names.note(worker, &body.worker_id);
     let jobs = hub.desk.claim(request, wait).await?;
     let mut claimed = OnTheWay { hub: &hub, jobs };
     let now = hub.now();

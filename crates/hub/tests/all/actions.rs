@@ -35,7 +35,7 @@ async fn a_rehearsal_counts_what_would_be_done_and_does_nothing() {
         (json!({"type": "a"}), 10),
         (json!({"group": "g0"}), 10),
         (json!({"status": "pending"}), 30),
-        (json!({"type": "b", "group": "g1"}), 6),
+        (json!({"type": "b", "group": "g1"}), 7),
     ] {
         let body = json!({"filter": filter, "dry_run": true});
         let counted = hub.post("/api/jobs/cancel", body).await.body;

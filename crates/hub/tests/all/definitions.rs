@@ -75,7 +75,8 @@ async fn machines_push_their_metrics_and_are_shown_with_their_workers() {
 #[tokio::test]
 async fn health_and_metrics_answer() {
     let hub = Server::open().await;
-    hub.job("a").await;
+    hub.send(Method::PUT, "/api/services/api", json!({"max_concurrent": 5})).await;
+    hub.post("/api/jobs", json!({"type": "a", "services": ["api"]})).await;
     let health = hub.get("/healthz").await;
     assert_eq!((health.status.as_u16(), &health.body["status"]), (200, &json!("ok")));
     hub.claim("w").await;
