@@ -161,13 +161,13 @@ pub fn serve(sandbox: &Sandbox, port: u16, flags: &[String]) -> (Process, u16) {
         .open(sandbox.path().join("hub.log"))
         .unwrap();
     let mut command = sandbox.command(&words);
-    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let mut hub = Process(command.stdout(Stdio::piped()).stderr(log).spawn().unwrap());
     let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(hub.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let told: Value = serde_json::from_str(&line)
         .unwrap_or_else(|_| panic!("no hub: {line} {}", sandbox.read("hub.log")));
     let port = told["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
-    (Process(child), port)
+    (hub, port)
 }
 
 /// One request on one connection.
