@@ -72,15 +72,16 @@ fn caller(hub: &Shared, request: &Request) -> Result<Option<Caller>, Refusal> {
     let by_cookie = bearer.is_none();
     let Some(secret) = bearer.or_else(|| cookie(request.headers())) else { return Ok(None) };
     let (from, now) = (address(request), hub.now());
-    if let Some(span) = hub.access.barred(from, now) {
-        return Err(Refusal::new(Code::TooManyAttempts, "too many wrong tokens from this address")
-            .after(span));
-    }
     match hub.access.of(secret) {
+        // Behind a proxy everybody has one address: whoever has a good token is not kept out by others' bad ones.
         Some((name, role)) => Ok(Some(Caller { name, role, open: false, by_cookie })),
         // A cookie of a token that is gone is an old login, not a guess.
         None if by_cookie => Ok(None),
         None => {
+            if let Some(span) = hub.access.barred(from, now) {
+                let why = "too many wrong tokens from this address";
+                return Err(Refusal::new(Code::TooManyAttempts, why).after(span));
+            }
             hub.access.guessed_wrong(from, now);
             Err(Refusal::new(Code::Unauthorized, "the token is not known")
                 .help("`runcue token list` shows which there are"))

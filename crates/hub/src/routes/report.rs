@@ -63,7 +63,11 @@ pub async fn heartbeat(
         return Err(Refusal::lease_lost(id).help("it has run longer than max_runtime_ms; stop it"));
     }
     let extend = Extend { lease: held.lease, lease_for: hub.config.lease, progress };
-    let answer = hub.store.extend(now, vec![extend]).await?.into_iter().next();
+    let mut answer = hub.store.extend(now, vec![extend.clone()]).await?.into_iter().next();
+    if answer == Some(Extended::Lost) && body.lease.is_none() {
+        let again = renewed(&hub, &extend.lease, &body.worker_id).await?;
+        answer = hub.store.extend(now, vec![Extend { lease: again, ..extend }]).await?.pop();
+    }
     let Some(Extended::Held { until, cancel }) = answer else {
         hub.held.remove([id]);
         return Err(Refusal::lease_lost(id));
@@ -76,6 +80,13 @@ pub async fn heartbeat(
         response.headers_mut().insert("x-cancel", HeaderValue::from_static("true"));
     }
     Ok(response)
+}
+
+/// The lease of a worker that another hub may have handed the job to again since this one last looked.
+async fn renewed(hub: &Shared, lost: &Lease, worker_id: &str) -> Answer<Lease> {
+    hub.held.remove([lost.job]);
+    let now = hub.held.find(&*hub.store, lost.job, worker(worker_id, None)?).await?.lease;
+    if now.same_as(lost) { Err(Refusal::lease_lost(lost.job)) } else { Ok(now) }
 }
 
 /// What is known of a lease that a client has named in full.
@@ -263,12 +274,17 @@ async fn end(
     lease: Option<LeaseBody>,
     outcome: Outcome,
 ) -> Answer<EndedBody> {
-    let worker = worker(worker_id, None)?;
+    let by_name = lease.is_none();
     let lease = match lease {
         Some(lease) => lease.of(id),
-        None => hub.held.find(&*hub.store, id, worker).await?.lease,
+        None => hub.held.find(&*hub.store, id, worker(worker_id, None)?).await?.lease,
     };
-    let answer = finish(hub, Finish { lease, outcome }, hub.now()).await?;
+    let end = Finish { lease, outcome };
+    let mut answer = finish(hub, end.clone(), hub.now()).await?;
+    if answer == Finished::Lost && by_name {
+        let again = renewed(hub, &end.lease, worker_id).await?;
+        answer = finish(hub, Finish { lease: again, ..end }, hub.now()).await?;
+    }
     hub.held.remove([id]);
     match answer {
         Finished::Now { state, retry_at } => {

@@ -224,3 +224,21 @@ async fn output_is_taken_in_and_followed_to_the_end() {
     let seen = crate::server::read_until(follow, "event: end").await;
     assert!(seen.contains("one\\n") && seen.contains("two\\n") && seen.contains("completed"));
 }
+
+#[tokio::test]
+async fn what_a_hub_remembers_of_a_worker_does_not_stand_in_its_way_when_another_hub_knows_better()
+{
+    let store: Arc<dyn runcue_store::Store> = Arc::new(MemoryStore::new());
+    let one = Server::on(Arc::clone(&store), HubConfig::default()).await;
+    let two = Server::on(Arc::clone(&store), HubConfig::default()).await;
+    let body = json!({"type": "a", "retry": {"base_delay": 0, "jitter": false}});
+    let id = one.post("/api/jobs", body).await.body["id"].as_str().unwrap().to_owned();
+    one.claim("w").await;
+    two.post(&format!("/api/jobs/{id}/release"), json!({"worker_id": "w"})).await;
+    two.claim("w").await;
+    // The first hub still remembers the first lease.
+    let beat = json!({"worker_id": "w"});
+    assert_eq!(one.post(&format!("/api/jobs/{id}/heartbeat"), beat).await.status, 204);
+    let result = json!({"worker_id": "w", "result": 1});
+    assert_eq!(one.post(&format!("/api/jobs/{id}/result"), result).await.status, 200);
+}
