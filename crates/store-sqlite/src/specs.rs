@@ -1,7 +1,9 @@
 //! What was asked for, to and from its row. What is a job's own (its id, target and params) has columns; all the
-//! rest is one JSON text, which tends to be the same from job to job: the last one is remembered, so that
-//! most jobs are neither parsed nor serialized.
+//! rest is one JSON text, which tends to be the same from job to job: what was read lately and what was written last
+//! is remembered, so that most jobs are neither parsed nor serialized. A claim takes its jobs from many groups in
+//! turn, so one text would not be enough for reading; a submission mostly brings jobs of one kind.
 
+use runcue_core::map::Map;
 use runcue_core::{JobId, JobSpec, Json};
 
 use crate::rows::{parsed, text};
@@ -9,10 +11,16 @@ use crate::rows::{parsed, text};
 /// How the text of a spec begins whose id is in a column.
 const NO_ID: &str = "{\"id\":\"00000000000000000000000000000000\",";
 
-/// The latest text and what it says.
+/// Texts that are remembered for reading; beyond that all are forgotten.
+const REMEMBERED: usize = 2048;
+/// A longer text is hardly ever the same for two jobs, and is not remembered.
+const LONGEST: usize = 512;
+
+/// Texts and what they say.
 #[derive(Debug, Default)]
 pub struct Specs {
-    latest: Option<(String, JobSpec)>,
+    read: Map<String, JobSpec>,
+    written: Option<(String, JobSpec)>,
 }
 
 impl Specs {
@@ -24,20 +32,31 @@ impl Specs {
         target: Option<String>,
         params: Option<&str>,
     ) -> rusqlite::Result<JobSpec> {
-        let known = match &self.latest {
-            Some((latest, spec)) if latest == written => spec,
-            _ => {
+        let shared = match self.read.get(written) {
+            Some(known) => known.clone(),
+            None => {
                 let spec = parse(written)?;
-                &self.latest.insert((written.to_owned(), spec)).1
+                self.remember(written, &spec);
+                spec
             }
         };
         let params = params.map(Json::trusted).unwrap_or_default();
-        Ok(JobSpec { id, target, params, ..known.clone() })
+        Ok(JobSpec { id, target, params, ..shared })
+    }
+
+    fn remember(&mut self, written: &str, spec: &JobSpec) {
+        if written.len() > LONGEST {
+            return;
+        }
+        if self.read.len() >= REMEMBERED {
+            self.read.clear();
+        }
+        self.read.insert(written.to_owned(), spec.clone());
     }
 
     /// The text of everything in a spec that is not the job's own.
     pub fn write(&mut self, spec: &JobSpec) -> rusqlite::Result<&str> {
-        let known = self.latest.take().filter(|(_, latest)| same_but_for_own(latest, spec));
+        let known = self.written.take().filter(|(_, latest)| same_but_for_own(latest, spec));
         let latest = match known {
             Some(known) => known,
             None => {
@@ -46,7 +65,7 @@ impl Specs {
                 (serialize(&rest)?, rest)
             }
         };
-        Ok(&self.latest.insert(latest).0)
+        Ok(&self.written.insert(latest).0)
     }
 }
 
@@ -135,6 +154,18 @@ mod tests {
         let mut specs = Specs::default();
         assert_eq!(comes_back(&mut specs, &spec(1)), r#"{"task":"t"}"#);
         assert_eq!(comes_back(&mut specs, &spec(2)), r#"{"task":"t"}"#);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_never_mistaken() {
+        let mut specs = Specs::default();
+        for id in 0..2 * REMEMBERED as u128 + 2 {
+            let mut one = spec(id);
+            one.idempotency_key = Some(format!("{}{id}", "x".repeat((id % 3 * 300) as usize)));
+            comes_back(&mut specs, &one);
+            assert!(specs.read.len() <= REMEMBERED);
+            assert!(specs.read.keys().all(|text| text.len() <= LONGEST));
+        }
     }
 
     #[test]
