@@ -54,7 +54,7 @@ async fn attempt(shared: &Shared, held: &Arc<Held>, claimed: Instant) -> End {
     let within = lease.start_within_ms.map(Duration::from_millis);
     if within.is_some_and(|within| claimed.elapsed() + MARGIN > within) {
         tracing::info!(job = job.id, "it could not start in time for its rate; handing it back");
-        return End::new(job.id.clone(), lease.clone(), "released");
+        return End::new(job.id.clone(), lease.clone(), "unstarted");
     }
     if held.why() != Stop::Not {
         return stopped(held);

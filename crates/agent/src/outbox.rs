@@ -22,7 +22,7 @@ pub struct End {
     pub id: String,
     /// The right it was run under.
     pub lease: Lease,
-    /// `completed`, `failed`, `released` or `stopped`.
+    /// `completed`, `failed`, `released`, `unstarted` or `stopped`.
     pub outcome: &'static str,
     /// What it gave back.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -404,6 +404,7 @@ enum EndWord {
     Completed,
     Failed,
     Released,
+    Unstarted,
     Stopped,
 }
 
@@ -466,6 +467,7 @@ impl OneEnd {
                 Outcome::Done { result: bounded(self.result)?, result_key: Some(key) }
             }
             EndWord::Released => Outcome::HandBack,
+            EndWord::Unstarted => Outcome::Unstarted,
             EndWord::Stopped => Outcome::Stopped,
             EndWord::Failed => failed(Failed {
                 reason: self.reason,

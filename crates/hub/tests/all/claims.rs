@@ -242,3 +242,22 @@ async fn what_a_hub_remembers_of_a_worker_does_not_stand_in_its_way_when_another
     let result = json!({"worker_id": "w", "result": 1});
     assert_eq!(one.post(&format!("/api/jobs/{id}/result"), result).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_job_that_was_never_started_leaves_its_place_in_the_rate_to_the_next() {
+    let hub = Server::open().await;
+    let rate = json!({"rates": [{"rate_limit": 1, "rate_window": 3600}]});
+    hub.send(reqwest::Method::PUT, "/api/services/api", rate).await;
+    hub.post("/api/jobs", json!({"type": "a", "services": ["api"]})).await;
+    let job = hub.claim("w").await;
+    let end = |outcome: &str, lease: &Value| {
+        json!({"worker_id": "w", "ends": [
+        {"id": job["id"], "lease": lease, "outcome": outcome}]})
+    };
+    hub.post("/api/jobs/ends", end("unstarted", &job["lease"])).await;
+    let again = hub.claim("w").await;
+    assert_eq!(again["attempts"], 1, "the first one did not count");
+    hub.post("/api/jobs/ends", end("released", &again["lease"])).await;
+    let none = hub.post("/api/jobs/claim", json!({"worker_id": "w"})).await;
+    assert_eq!(none.status, 204, "this one may have begun, so its place is used");
+}
