@@ -17,7 +17,7 @@ test('a job is followed from its first line to its result', async () => {
   const { id } = await hub.submit({ type: 'follow', target: 'me', params: { answer: 42 }, max_attempts: 3 });
   const { page, leave } = await visit(hub.url, `jobs/${id}`);
   await page.getByText('"answer"').waitFor();
-  await page.getByRole('heading', { name: 'Why it waits' }).waitFor();
+  await page.getByRole('heading', { name: 'Why it waits', exact: true }).waitFor();
   const worker = hub.worker('w1');
   await worker.begin('follow');
   await page.locator('.titled .badge', { hasText: 'running' }).waitFor();
@@ -68,7 +68,7 @@ test('a waiting job names its prerequisite, and the drawing leads there', async 
   await page.getByRole('button', { name: 'One step further' }).click();
   await expect.poll(() => nodes.count()).toBe(3);
   await nodes.filter({ hasText: /roof/ }).click();
-  await page.getByRole('heading', { name: 'roof' }).waitFor();
+  await page.getByRole('heading', { name: 'roof', exact: true }).waitFor();
   expect(page.url()).toContain(last.id);
   await leave();
 });
@@ -97,7 +97,7 @@ test('a job is submitted from the form, wrong fields are named first', async () 
   await page.getByLabel('Group').fill('people');
   await page.getByLabel('Not before').fill('2h');
   await page.getByRole('button', { name: 'Submit job' }).click();
-  await page.getByRole('heading', { name: 'typed' }).waitFor();
+  await page.getByRole('heading', { name: 'typed', level: 1 }).waitFor();
   const id = page.url().split('/').pop()!;
   const job = await hub.call('GET', `/api/jobs/${id}`);
   expect(job).toMatchObject({ type: 'typed', target: 'by hand', group: 'people', params: { a: 1 }, state: 'queued' });

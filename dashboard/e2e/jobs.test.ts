@@ -138,7 +138,7 @@ test('everything goes by keys alone: search, walk, pick, cancel, open', async ()
   const ids = await hub.submitMany([{ type: 'one' }, { type: 'two' }, { type: 'three' }]);
   visitor = await visit(hub.url, '');
   const { page } = visitor;
-  await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  await page.getByRole('heading', { name: 'Overview', exact: true }).waitFor();
   await page.keyboard.press('Tab');
   expect(await page.evaluate(() => document.activeElement?.textContent)).toBe('Skip to the content');
   await page.keyboard.press('Enter');
@@ -163,12 +163,12 @@ test('everything goes by keys alone: search, walk, pick, cancel, open', async ()
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.locator(`tr[data-job="${ids[0]}"] a`).focus();
   await page.keyboard.press('Enter');
-  await page.getByRole('heading', { name: 'one' }).waitFor();
+  await page.getByRole('heading', { name: 'one', exact: true }).waitFor();
   await page.keyboard.press('?');
   await page.getByRole('dialog', { name: 'Keys' }).waitFor();
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.keyboard.press('g');
   await page.keyboard.press('s');
-  await page.getByRole('heading', { name: 'Services' }).waitFor();
+  await page.getByRole('heading', { name: 'Services', exact: true }).waitFor();
 });

@@ -107,7 +107,7 @@ describe('dialogs and the menu', () => {
     await page.getByRole('button', { name: 'Menu' }).click();
     expect(await findings(page)).toEqual([]);
     await page.getByRole('link', { name: 'Services' }).click();
-    await page.getByRole('heading', { name: 'Services' }).waitFor();
+    await page.getByRole('heading', { name: 'Services', exact: true }).waitFor();
     await expect.poll(() => page.getByRole('link', { name: 'Services' }).isVisible()).toBe(false);
     await leave();
   });

@@ -54,7 +54,7 @@ test('a service is made, its limits are changed, it is paused and goes on', asyn
 test('the gauge of a service follows the jobs that use it', async () => {
   await hub.call('PUT', '/api/services/gpu', { max_concurrent: 2 });
   const { page, leave } = await visit(hub.url, 'services');
-  const gauge = page.locator('.card', { has: page.getByRole('heading', { name: 'gpu' }) }).getByRole('meter', { name: 'In use' });
+  const gauge = page.locator('.card', { has: page.getByRole('heading', { name: 'gpu', exact: true }) }).getByRole('meter', { name: 'In use' });
   await gauge.waitFor();
   expect(await gauge.getAttribute('aria-valuenow')).toBe('0');
   const { id } = await hub.submit({ type: 'train', services: [{ service: 'gpu', units: 1 }] });

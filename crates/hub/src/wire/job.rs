@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use runcue_core::{
     ErrorKind, Failure, GroupName, Job, JobId, Json, Key, Progress, QueueName, Requires,
-    RetryPolicy, State, StateWord, TaskName, Wait,
+    RetryPolicy, StateWord, TaskName,
 };
-use runcue_view::{ReasonView, UseView, millis};
+use runcue_view::{JobView, ReasonView, UseView, millis};
 use serde::Serialize;
 
 use super::LeaseBody;
@@ -135,64 +135,56 @@ pub struct FailureBody {
 impl JobBody {
     /// A job; `lease_span` is how long leases last here, which tells when its worker was last heard of.
     pub fn new(job: &Job, names: &Names, lease_span: Duration) -> Self {
-        let (spec, life) = (&*job.spec, &job.life);
-        let (due_at, prerequisites_left) = match life.state {
-            State::Queued(Wait::Until(at)) => (Some(millis(at)), 0),
-            State::Queued(Wait::Prerequisites(left)) => (None, left),
-            _ => (None, 0),
-        };
-        let lease = life.state.lease();
-        let heard = lease.map(|lease| millis(lease.until.minus(lease_span)));
-        let started = life.started_at.map(millis);
-        let state = life.state.word();
-        let fail_reason = match state {
+        // What a job is and how it stands is read once for every front; here are only the documented names.
+        let (view, life) = (JobView::from(job), &job.life);
+        let heard = life.state.lease().map(|lease| millis(lease.until.minus(lease_span)));
+        let fail_reason = match view.state {
             StateWord::Cancelled => Some("cancelled".to_owned()),
-            _ => life.last_error.clone(),
+            _ => view.last_error,
         };
+        let timeout = job.spec.timeout.map(|span| span.as_millis());
         Self {
-            id: spec.id,
-            task: spec.task.clone(),
-            params: spec.params.clone(),
-            status: status_of(state),
-            priority: spec.priority,
-            worker_id: lease.map(|lease| names.of(lease.worker)),
-            result: life.result.clone(),
+            id: view.id,
+            task: view.task,
+            params: view.params,
+            status: status_of(view.state),
+            priority: view.priority,
+            worker_id: view.leased_by.map(|worker| names.of(worker)),
+            result: view.result,
             result_hash: life.result_key.clone(),
-            created_at: millis(life.created_at),
-            claimed_at: started.or(heard),
+            created_at: view.created_at,
+            claimed_at: view.started_at.or(heard),
             heartbeat_at: heard,
-            completed_at: life.finished_at.map(millis),
-            attempts: life.attempt,
-            max_attempts: spec.retry.max_attempts,
-            max_runtime_ms: spec
-                .timeout
-                .map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+            completed_at: view.finished_at,
+            attempts: view.attempt,
+            max_attempts: view.max_attempts,
+            max_runtime_ms: timeout.map(|millis| u64::try_from(millis).unwrap_or(u64::MAX)),
             fail_reason,
             fail_history: life.failures.iter().map(|one| failure(one, names)).collect(),
-            solver_url: spec.solver_url.clone(),
-            solver_checksum: spec.solver_checksum.clone(),
-            state,
-            seq: job.seq.0,
-            queue: spec.queue.clone(),
-            group: spec.group.clone(),
-            target: spec.target.clone(),
-            labels: spec.labels.clone(),
-            project: spec.project.clone(),
-            depends_on: spec.depends_on.clone(),
-            dependency_timeout: spec.dependency_timeout.map(|span| span.as_secs_f64()),
-            idempotency_key: spec.idempotency_key.clone(),
-            retry: spec.retry.clone(),
-            run_at: spec.run_at.map(millis),
-            expires_at: spec.expires_at.map(millis),
-            requires: spec.requires.clone(),
-            services: spec.services.iter().map(UseView::from).collect(),
-            key: spec.key.clone(),
-            crashes: life.crashes,
-            due_at,
-            prerequisites_left,
-            lease_expires_at: lease.map(|lease| millis(lease.until)),
-            cancel_requested: life.cancel_requested,
-            progress: life.progress.clone(),
+            solver_url: view.solver_url,
+            solver_checksum: view.solver_checksum,
+            state: view.state,
+            seq: view.seq,
+            queue: view.queue,
+            group: view.group,
+            target: view.target,
+            labels: view.labels,
+            project: view.project,
+            depends_on: view.depends_on,
+            dependency_timeout: view.dependency_timeout,
+            idempotency_key: view.idempotency_key,
+            retry: view.retry,
+            run_at: view.run_at,
+            expires_at: view.expires_at,
+            requires: view.requires,
+            services: view.services,
+            key: view.key,
+            crashes: view.crashes,
+            due_at: view.due_at,
+            prerequisites_left: view.prerequisites_left,
+            lease_expires_at: view.lease_expires_at,
+            cancel_requested: view.cancel_requested,
+            progress: view.progress,
             lease: None,
         }
     }
