@@ -19,6 +19,8 @@ pub const PARAMS: &str = r#"{"page":17,"document":"a-document-of-some-length.pdf
 pub const SUBMIT: usize = 1000;
 /// Jobs in one claim.
 pub const CLAIM: usize = 100;
+/// Jobs of a small backlog.
+const SMALL: usize = 20_000;
 
 /// Jobs with different groups and services.
 pub struct Jobs {
@@ -169,17 +171,33 @@ async fn claim_cost(queued: usize, groups: usize, blocked: usize) -> Result<f64>
     store.close().await?;
     drop(store);
     let store = open(directory.path(), Durability::Normal)?;
-    let sample = queued.min(20_000) * 9 / 10;
+    let sample = queued.min(SMALL) * 9 / 10;
     drain(&store, sample / 10).await?;
     let (done, _, claims) = drain(&store, sample - sample / 10).await?;
     store.close().await?;
     Ok(claims.as_secs_f64() * 1e6 / done as f64)
 }
 
-/// Claim cost as the backlog, the groups and the blocked jobs grow.
+/// The backlogs whose claims are compared with those of a small one: what they are, how many jobs are
+/// queued, in how many groups, and how many more wait behind a full service.
+fn backlogs(million: usize) -> [(&'static str, usize, usize, usize); 3] {
+    let small = SMALL.min(million);
+    [
+        ("claim per job, 1 000 000 queued beside 20 000", million, 1, 0),
+        ("claim per job, 1 000 groups beside 1", small, 1_000, 0),
+        ("claim per job, 1 000 000 behind a full service", small, 1, million),
+    ]
+}
+
+/// Claim cost as the backlog, the groups and the blocked jobs grow: the best of rounds in which each takes
+/// its turn beside the small one.
 pub async fn flatness(million: usize, lines: &mut Vec<Line>) -> Result<()> {
-    let small = claim_cost(20_000.min(million), 1, 0).await?;
-    let mut line = |what: &str, cost: f64, base: f64| {
+    for (what, queued, groups, blocked) in backlogs(million) {
+        let (mut base, mut cost) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..5 {
+            base = base.min(claim_cost(SMALL.min(million), 1, 0).await?);
+            cost = cost.min(claim_cost(queued, groups, blocked).await?);
+        }
         let ratio = cost / base;
         let figure = Line::figure(
             what,
@@ -189,18 +207,7 @@ pub async fn flatness(million: usize, lines: &mut Vec<Line>) -> Result<()> {
             Some(ratio <= 1.3),
         );
         lines.push(figure.beside(format!("{base:.1} µs"), ratio));
-    };
-    line("claim per job, 1 000 000 queued beside 20 000", claim_cost(million, 1, 0).await?, small);
-    line(
-        "claim per job, 1 000 groups beside 1",
-        claim_cost(20_000.min(million), 1000, 0).await?,
-        small,
-    );
-    line(
-        "claim per job, 1 000 000 behind a full service",
-        claim_cost(20_000.min(million), 1, million).await?,
-        small,
-    );
+    }
     Ok(())
 }
 
