@@ -4,3 +4,4 @@
 mod agents;
 mod outages;
 mod scene;
+mod several;

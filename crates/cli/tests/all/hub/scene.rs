@@ -79,6 +79,11 @@ impl Scene {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Starts the hub again where it was.
     pub fn restart(&mut self) {
         (self.hub, self.port) = serve(&self.sandbox, self.port, &self.flags);
