@@ -624,10 +624,10 @@ pub async fn ends(
 
 impl OneEnd {
     fn into_finish(self) -> Answer<Finish> {
+        self.result_hash.as_deref().map_or(Ok(()), short_enough)?;
         let outcome = match self.outcome {
             EndWord::Completed => {
                 let key = self.result_hash.unwrap_or_else(|| digest(&self.result));
-                short_enough(&key)?;
                 Outcome::Done { result: bounded(self.result)?, result_key: Some(key) }
             }
             EndWord::Released => Outcome::HandBack,

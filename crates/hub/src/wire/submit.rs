@@ -82,6 +82,10 @@ impl NewJobBody {
     /// The job as a store takes it; `id` is used unless the job brings its own.
     pub fn into_spec(self, id: JobId, defaults: &Defaults<'_>) -> Answer<JobSpec> {
         self.check_solver(defaults.unchecked_solvers)?;
+        // Checked before `max_attempts` beside it takes its place and hides it.
+        if self.retry.as_ref().is_some_and(|retry| retry.max_attempts == 0) {
+            return Err(Refusal::field("retry.max_attempts", "it must be at least 1"));
+        }
         let task = defaults.tasks.get(&self.task);
         let mut retry =
             self.retry.or_else(|| task.map(|task| task.retry.clone())).unwrap_or_default();

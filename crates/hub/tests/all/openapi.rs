@@ -344,3 +344,21 @@ async fn a_path_that_is_no_text_is_refused_in_the_one_shape() {
     let refused = hub.post("/api/groups/%FF/pause", json!({})).await;
     assert_eq!(refused.code(), "bad_request");
 }
+
+#[tokio::test]
+async fn a_field_that_another_one_hides_is_checked_all_the_same() {
+    let hub = Server::open().await;
+    let job = json!({"type": "t", "max_attempts": 1, "retry": {"max_attempts": 0}});
+    for (path, body) in [("/api/jobs", job.clone()), ("/api/jobs/bulk", json!([job]))] {
+        let refused = hub.post(path, body).await;
+        assert_eq!((refused.status.as_u16(), refused.code()), (422, "invalid"), "{path}");
+    }
+    let lease = json!({"attempt": 1, "token": 1, "instance": "0".repeat(32)});
+    let long = "x".repeat(2_000);
+    for outcome in ["completed", "failed"] {
+        let end =
+            json!({"id": "0".repeat(32), "lease": lease, "outcome": outcome, "result_hash": long});
+        let refused = hub.post("/api/jobs/ends", json!({"worker_id": "w", "ends": [end]})).await;
+        assert_eq!((refused.status.as_u16(), refused.code()), (422, "invalid"), "{outcome}");
+    }
+}
