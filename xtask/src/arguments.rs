@@ -5,6 +5,7 @@ Chores of this repository.
 
   cargo xtask test [--long] [-- FILTER…]   everything that must hold: format, lints, tests, house rules
   cargo xtask tidy                         the house rules alone
+  cargo xtask http                         the property-based tests of the hub over HTTP alone
   cargo xtask bench [ARGS…]                the benchmarks, in release mode: --quick, --peers, names of parts
   cargo xtask help                         this
 
@@ -19,6 +20,7 @@ pub enum Chore {
     Help,
     Test(Wanted),
     Tidy,
+    Http,
     /// With arguments for the benchmark program.
     Bench(Vec<String>),
 }
@@ -38,10 +40,8 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Chore, String> {
     match words.next().as_deref() {
         None | Some("help" | "--help" | "-h") => Ok(Chore::Help),
         Some("test") => test(words),
-        Some("tidy") => match words.next() {
-            None => Ok(Chore::Tidy),
-            Some(word) => Err(format!("tidy takes no arguments, not even \"{word}\"")),
-        },
+        Some("tidy") => alone("tidy", Chore::Tidy, words),
+        Some("http") => alone("http", Chore::Http, words),
         Some("bench") => {
             let words: Vec<String> = words.collect();
             // `bench -- --quick` and `bench --quick` mean the same.
@@ -49,6 +49,17 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Chore, String> {
             Ok(Chore::Bench(words[skip..].to_vec()))
         }
         Some(other) => Err(format!("there is no chore \"{other}\"")),
+    }
+}
+
+fn alone(
+    name: &str,
+    chore: Chore,
+    mut words: impl Iterator<Item = String>,
+) -> Result<Chore, String> {
+    match words.next() {
+        None => Ok(chore),
+        Some(word) => Err(format!("{name} takes no arguments, not even \"{word}\"")),
     }
 }
 

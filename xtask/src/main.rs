@@ -8,6 +8,7 @@
 mod arguments;
 mod cargo;
 mod dashboard;
+mod http;
 mod programs;
 mod test;
 mod tidy;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         }
         Ok(Chore::Test(wanted)) => test::run(&root(), &wanted),
         Ok(Chore::Tidy) => test::tidy_alone(&root()),
+        Ok(Chore::Http) => test::http_alone(&root()),
         Ok(Chore::Bench(words)) => cargo::bench(&root(), &words),
         Err(why) => Err(Trouble::Refused(format!("{why}; `cargo xtask help` says what there is"))),
     };

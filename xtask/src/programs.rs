@@ -17,7 +17,7 @@ struct Program {
     used_for: &'static str,
 }
 
-const PROGRAMS: [Program; 13] = [
+const PROGRAMS: [Program; 14] = [
     Program { name: "cc", package: "build-essential", used_for: "building SQLite" },
     Program {
         name: "sqlite3",
@@ -53,6 +53,11 @@ const PROGRAMS: [Program; 13] = [
         name: "chromium",
         package: "chromium",
         used_for: "tests of the dashboard in a browser",
+    },
+    Program {
+        name: "python3",
+        package: "python3-venv",
+        used_for: "property-based tests of the hub over HTTP",
     },
     Program {
         name: "flock",
@@ -97,7 +102,9 @@ fn is_there(name: &str) -> bool {
     let mut places = env::split_paths(&path)
         .chain(versions.map(|version| version.path().join("bin")))
         .chain(["/usr/sbin".into(), "/sbin".into()]);
-    places.any(|directory| directory.join(name).is_file())
+    let found = places.any(|directory| directory.join(name).is_file());
+    // Debian's Python comes without what makes a directory for packages.
+    found && (name != "python3" || succeeded(&quietly(name, &["-c", "import ensurepip, venv"])))
 }
 
 fn packages(missing: &[&Program]) -> Vec<&'static str> {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::arguments::Wanted;
-use crate::{Trouble, cargo, dashboard, programs, tidy};
+use crate::{Trouble, cargo, dashboard, http, programs, tidy};
+
+const HTTP: &str = "schemathesis asks a hub in every way that its document knows";
 
 /// One step: a name and what is asked of cargo.
 struct Step {
@@ -96,7 +98,10 @@ pub fn run(root: &Path, wanted: &Wanted) -> Result<(), Trouble> {
             break;
         }
     }
-    // A filter picks tests by their names in Rust; the dashboard's have none.
+    // A filter picks tests by their names in Rust; these have none.
+    if done.is_ok() && wanted.filters.is_empty() {
+        done = summary.step("http", HTTP, || http::test(root));
+    }
     if done.is_ok() && wanted.filters.is_empty() {
         let line = "npm: types, logic, and every page in Chromium";
         done = summary.step("dashboard", line, || dashboard::test(root));
@@ -106,6 +111,13 @@ pub fn run(root: &Path, wanted: &Wanted) -> Result<(), Trouble> {
     }
     summary.print();
     done
+}
+
+/// Builds the hub and asks it in every way alone.
+pub fn http_alone(root: &Path) -> Result<(), Trouble> {
+    let build = Step::new("build", "build -p runcue-cli --locked", &[], &[]);
+    call(root, &build, false)?;
+    Summary::default().step("http", HTTP, || http::test(root))
 }
 
 /// Runs the house rules alone.

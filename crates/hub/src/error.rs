@@ -47,6 +47,26 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code.
+    pub const ALL: [Self; 16] = [
+        Self::BadRequest,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::WrongOrigin,
+        Self::WrongHost,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::LeaseLost,
+        Self::Conflict,
+        Self::TooLarge,
+        Self::UnsupportedMediaType,
+        Self::Invalid,
+        Self::QueueFull,
+        Self::TooManyAttempts,
+        Self::Internal,
+        Self::Unavailable,
+    ];
+
     /// The HTTP status that goes with it.
     pub fn status(self) -> StatusCode {
         match self {

@@ -10,6 +10,10 @@ use runcue_view::millis;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Answer, Refusal};
+use crate::openapi::{
+    Described, Schema, count, flag, instant, list_of, may, must, named, number, object, read_as,
+    text,
+};
 
 /// A machine that was not heard of for so long is offline.
 pub const SILENCE: Duration = Duration::from_secs(30);
@@ -18,7 +22,7 @@ const HISTORY: usize = 120;
 /// Machines that are kept.
 const MOST: usize = 10_000;
 /// The most measurements in one push.
-const MOST_PUSHED: usize = 1_000;
+pub const MOST_PUSHED: usize = 1_000;
 
 /// What a machine measured of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,14 +54,22 @@ pub struct Measured {
     pub at: Option<i64>,
 }
 
-/// One measurement, or those that were kept while the hub was away.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub enum Pushed {
-    /// One.
-    One(Box<Measured>),
-    /// Several, oldest first.
-    Several(Vec<Measured>),
+impl Described for Measured {
+    const NAME: &'static str = "Measured";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            may("name", text().or_null().says("What people call the machine.")),
+            must("cpu", number().says("Use of all cores, 0 to 100.")),
+            must("mem_used_gb", number()),
+            must("mem_total_gb", number()),
+            may("load1", number().or_null()),
+            may("disk_used_gb", number().or_null()),
+            may("disk_total_gb", number().or_null()),
+            may("uptime", number().or_null().says("Seconds.")),
+            may("at", instant().or_null().says("Now, if it does not say.")),
+        ])
+    }
 }
 
 /// A machine as it is shown.
@@ -81,6 +93,23 @@ pub struct Node {
     pub active_jobs: u64,
 }
 
+impl Described for Node {
+    const NAME: &'static str = "Node";
+
+    fn schema() -> Schema {
+        object([
+            must("node", text()),
+            must("name", text()),
+            must("online", flag()),
+            must("seen_at", instant()),
+            must("latest", named::<Measured>().or_null()),
+            must("history", list_of(named::<Measured>()).says("Oldest first.")),
+            must("workers", list_of(named::<runcue_view::WorkerView>())),
+            must("active_jobs", count()),
+        ])
+    }
+}
+
 #[derive(Debug, Default)]
 struct Machine {
     name: Option<String>,
@@ -95,19 +124,15 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Takes in what a machine has measured.
-    pub fn push(&self, node: &str, pushed: Pushed, now: Timestamp) -> Answer<()> {
+    /// Takes in what a machine has measured, oldest first.
+    pub fn push(&self, node: &str, measured: Vec<Measured>, now: Timestamp) -> Answer<()> {
         if node.is_empty() || node.len() > 255 || node.chars().any(char::is_control) {
             return Err(Refusal::field("node", "1 to 255 printable characters are expected"));
         }
-        let measured = match pushed {
-            Pushed::One(one) => vec![*one],
-            Pushed::Several(several) if several.len() > MOST_PUSHED => {
-                let why = format!("at most {MOST_PUSHED} measurements in one push");
-                return Err(Refusal::field("body", why));
-            }
-            Pushed::Several(several) => several,
-        };
+        if measured.len() > MOST_PUSHED {
+            let why = format!("at most {MOST_PUSHED} measurements in one push");
+            return Err(Refusal::field("body", why));
+        }
         let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
         if machines.len() >= MOST && !machines.contains_key(node) {
             let oldest = machines.iter().min_by_key(|(_, machine)| machine.seen_at);

@@ -7,6 +7,7 @@ use runcue_store::ClaimRequest;
 use serde::Serialize;
 
 use crate::hub::Shared;
+use crate::openapi::{Described, Schema, count, must, object, text, word};
 
 /// How long ready work may wait while nothing is claimed before that is said.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,6 +27,21 @@ pub struct Health {
     pub waiting_workers: usize,
     /// The hub's version.
     pub version: &'static str,
+}
+
+impl Described for Health {
+    const NAME: &'static str = "Health";
+
+    fn schema() -> Schema {
+        object([
+            must("status", word(&["ok", "stuck", "away"])),
+            must("message", text()),
+            must("ready", count()),
+            must("running", count()),
+            must("waiting_workers", count().says("Claims that wait for work.")),
+            must("version", text()),
+        ])
+    }
 }
 
 /// Looks.

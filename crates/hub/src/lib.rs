@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - [`Hub`] is the way in: it opens on a store, gives a router, and serves it until it is told to end.
+//! - `routes/table` lists every route; the router and the document at `/openapi.json` are both made from it.
 //! - `wire` owns the documented shapes and words; nothing else knows them.
 //! - `desk` holds the claims that wait; `tail` the event streams; `series` the figures of the last hour.
 //! - `access` says who may do what; `guard` asks it before any route is reached.
@@ -24,6 +25,7 @@ mod health;
 mod held;
 mod hub;
 mod names;
+mod openapi;
 mod routes;
 mod series;
 mod stream;
@@ -36,3 +38,8 @@ pub use config::{HubConfig, StaticToken};
 pub use door::Door;
 pub use error::{Code, Refusal};
 pub use hub::{Hub, HubError};
+
+/// The document of every route, in the OpenAPI format.
+pub fn openapi() -> serde_json::Value {
+    openapi::document(&routes::routes())
+}

@@ -8,6 +8,8 @@ use runcue_core::{Event, EventKind, JobId, Timestamp};
 use runcue_store::Stats;
 use serde::Serialize;
 
+use crate::openapi::{Described, Schema, count, instant, list_of, must, named, object, seconds};
+
 /// Seconds of one point.
 pub const STEP: i64 = 10;
 /// Points that are kept.
@@ -106,6 +108,35 @@ pub struct SeriesBody {
     pub step: i64,
     /// The points, oldest first.
     pub points: Vec<Point>,
+}
+
+impl Described for Point {
+    const NAME: &'static str = "Point";
+
+    fn schema() -> Schema {
+        object([
+            must("at", instant().says("Where it begins.")),
+            must("queued", count()),
+            must("running", count()),
+            must("submitted", count()),
+            must("started", count()),
+            must("completed", count()),
+            must("failed", count()),
+            must("wait_p50", seconds().or_null()),
+            must("wait_p95", seconds().or_null()),
+            must("run_p50", seconds().or_null()),
+            must("run_p95", seconds().or_null()),
+        ])
+    }
+}
+
+impl Described for SeriesBody {
+    const NAME: &'static str = "Series";
+
+    fn schema() -> Schema {
+        let points = list_of(named::<Point>()).says("Oldest first.");
+        object([must("step", count().says("Seconds of one point.")), must("points", points)])
+    }
 }
 
 /// The figures of the last hour.

@@ -9,7 +9,7 @@ use crate::access::{Known, Role, hash};
 
 const KIND: &str = "token";
 /// The longest name of a token, in bytes.
-const MAX_NAME: usize = 100;
+pub(crate) const MAX_NAME: usize = 100;
 /// What every token begins with, so that it is recognised where it should not be.
 const PREFIX: &str = "rcq_";
 

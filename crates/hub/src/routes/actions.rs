@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use runcue_core::{GroupName, JobFilter, StateWord};
 use runcue_store::ListRequest;
@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::jobs;
 use crate::error::{Answer, Code, Refusal};
 use crate::hub::Shared;
-use crate::wire::{ActionBody, Body, JobBody};
+use crate::openapi::{Described, Schema, count, either, flag, may, must, named, object, read_as};
+use crate::wire::{ActionBody, Body, JobBody, Part};
 
 const LIVE: [StateWord; 3] = [StateWord::Queued, StateWord::Leased, StateWord::Running];
 const ENDED_BADLY: [StateWord; 3] =
@@ -28,10 +29,18 @@ pub struct CountBody {
     pub dry_run: bool,
 }
 
+impl Described for CountBody {
+    const NAME: &'static str = "Count";
+
+    fn schema() -> Schema {
+        object([must("count", count()), must("dry_run", flag().says("Nothing was done yet."))])
+    }
+}
+
 /// `DELETE /api/jobs/{id}`: as documented, only what has not begun.
 pub async fn delete(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
 ) -> Answer<StatusCode> {
     let job = jobs::find(&hub, jobs::id(&text)?).await?;
     let state = job.life.state.word();
@@ -55,10 +64,18 @@ pub struct CancelBody {
     cascade: bool,
 }
 
+impl Described for CancelBody {
+    const NAME: &'static str = "Cancel";
+
+    fn schema() -> Schema {
+        read_as::<Self>([may("cascade", flag().says("Also what waits for it."))])
+    }
+}
+
 /// `POST /api/jobs/{id}/cancel`
 pub async fn cancel(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
     Body(how): Body<CancelBody>,
 ) -> Answer<Json<JobBody>> {
     let job = jobs::find(&hub, jobs::id(&text)?).await?;
@@ -70,7 +87,7 @@ pub async fn cancel(
 /// `POST /api/jobs/{id}/retry`
 pub async fn retry(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
 ) -> Answer<Json<JobBody>> {
     let job = jobs::find(&hub, jobs::id(&text)?).await?;
     let state = job.life.state.word();
@@ -171,10 +188,18 @@ pub enum GroupAnswer {
     Counted(CountBody),
 }
 
+impl Described for GroupAnswer {
+    const NAME: &'static str = "GroupAnswer";
+
+    fn schema() -> Schema {
+        either([object([must("changed", flag())]), named::<CountBody>()])
+    }
+}
+
 /// `POST /api/groups/{name}/pause`, `/resume`, `/retry` and `/cancel`
 pub async fn group(
     State(hub): State<Arc<Shared>>,
-    Path((name, action)): Path<(String, String)>,
+    Part((name, action)): Part<(String, String)>,
     Body(how): Body<GroupBody>,
 ) -> Answer<Json<GroupAnswer>> {
     let group = GroupName::new(name)?;
@@ -213,4 +238,12 @@ pub async fn group(
 pub struct GroupBody {
     cascade: bool,
     dry_run: bool,
+}
+
+impl Described for GroupBody {
+    const NAME: &'static str = "GroupAction";
+
+    fn schema() -> Schema {
+        read_as::<Self>([may("cascade", flag()), may("dry_run", flag().says("Only count."))])
+    }
 }

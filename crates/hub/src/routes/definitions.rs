@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use runcue_core::service::KeyLimits;
 use runcue_core::{
@@ -17,7 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Answer, Code, Refusal};
 use crate::hub::Shared;
-use crate::wire::{Body, Defaults, NewJobBody};
+use crate::openapi::{
+    Described, Schema, count32, count64, flag, list_of, may, must, name, named, object, read_as,
+    seconds, text, word,
+};
+use crate::wire::strict::{Known, known};
+use crate::wire::{Body, Defaults, NewJobBody, Part};
 
 /// Next firings that are shown of a schedule.
 const FIRINGS: usize = 3;
@@ -43,10 +48,22 @@ pub struct QueueBody {
     paused: bool,
 }
 
+impl Described for QueueBody {
+    const NAME: &'static str = "QueueLimits";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            may("max_queued", count64().or_null().says("The most jobs that may wait.")),
+            may("on_full", word(&["reject", "drop_oldest", "block"])),
+            may("paused", flag()),
+        ])
+    }
+}
+
 /// `PUT /api/queues/{name}`
 pub async fn put_queue(
     State(hub): State<Arc<Shared>>,
-    Path(name): Path<String>,
+    Part(name): Part<String>,
     Body(body): Body<QueueBody>,
 ) -> Answer<Json<QueueView>> {
     let name = QueueName::new(name)?;
@@ -69,19 +86,55 @@ pub async fn services(State(hub): State<Arc<Shared>>) -> Answer<Json<Vec<Service
     Ok(Json(services.iter().map(|service| ServiceView::new(service, now)).collect()))
 }
 
+/// The limits of a key, strictly read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct KeyBody {
+    max_concurrent: Option<u32>,
+    rates: Vec<Known<Rate>>,
+}
+
+impl From<KeyBody> for KeyLimits {
+    fn from(body: KeyBody) -> Self {
+        Self { max_concurrent: body.max_concurrent, rates: plain(body.rates) }
+    }
+}
+
+fn plain(rates: Vec<Known<Rate>>) -> Vec<Rate> {
+    rates.into_iter().map(|Known(rate)| rate).collect()
+}
+
 /// The limits of a service; what is left out has its default, or stays as it is.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServiceBody {
     #[serde(deserialize_with = "said")]
     max_concurrent: Option<Option<u32>>,
-    rates: Option<Vec<Rate>>,
+    rates: Option<Vec<Known<Rate>>>,
     #[serde(deserialize_with = "said")]
-    per_key: Option<Option<KeyLimits>>,
+    per_key: Option<Option<Known<KeyBody>>>,
     #[serde(deserialize_with = "said")]
     circuit_threshold: Option<Option<u32>>,
     circuit_timeout: Option<f64>,
     paused: Option<bool>,
+}
+
+impl Described for ServiceBody {
+    const NAME: &'static str = "ServiceLimits";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            may("max_concurrent", count32().or_null().says("Jobs at once.")),
+            may("rates", list_of(named::<Rate>()).or_null().says("All of them hold.")),
+            may("per_key", named::<KeyLimits>().or_null()),
+            may(
+                "circuit_threshold",
+                count32().or_null().says("Failures in a row that open its breaker."),
+            ),
+            may("circuit_timeout", seconds().or_null().says("Seconds it stays open.")),
+            may("paused", flag().or_null()),
+        ])
+    }
 }
 
 /// Tells `null` from nothing.
@@ -94,8 +147,11 @@ fn said<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
 impl ServiceBody {
     fn change(self, mut spec: ServiceSpec) -> Answer<ServiceSpec> {
         spec.max_concurrent = self.max_concurrent.unwrap_or(spec.max_concurrent);
-        spec.rates = self.rates.unwrap_or(spec.rates);
-        spec.per_key = self.per_key.unwrap_or(spec.per_key);
+        spec.rates = self.rates.map_or(spec.rates, plain);
+        spec.per_key = match self.per_key {
+            Some(said) => said.map(|Known(limits)| limits.into()),
+            None => spec.per_key,
+        };
         spec.circuit_threshold = self.circuit_threshold.unwrap_or(spec.circuit_threshold);
         spec.paused = self.paused.unwrap_or(spec.paused);
         if let Some(seconds) = self.circuit_timeout {
@@ -114,7 +170,7 @@ impl ServiceBody {
 /// `PUT /api/services/{name}`
 pub async fn put_service(
     State(hub): State<Arc<Shared>>,
-    Path(name): Path<String>,
+    Part(name): Part<String>,
     Body(body): Body<ServiceBody>,
 ) -> Answer<Json<ServiceView>> {
     let spec = body.change(ServiceSpec::new(ServiceName::new(name)?))?;
@@ -124,7 +180,7 @@ pub async fn put_service(
 /// `PATCH /api/services/{name}`
 pub async fn patch_service(
     State(hub): State<Arc<Shared>>,
-    Path(name): Path<String>,
+    Part(name): Part<String>,
     Body(body): Body<ServiceBody>,
 ) -> Answer<Json<ServiceView>> {
     let name = ServiceName::new(name)?;
@@ -163,13 +219,29 @@ pub struct ScheduleBody {
     overlap: Overlap,
     #[serde(default)]
     paused: bool,
+    #[serde(deserialize_with = "known")]
     job: NewJobBody,
+}
+
+impl Described for ScheduleBody {
+    const NAME: &'static str = "NewSchedule";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            must("cron", text()),
+            may("zone", text().or_null().says("An IANA name; UTC unless it says.")),
+            may("missed", word(&["skip", "once", "all"])),
+            may("overlap", word(&["allow", "skip"])),
+            may("paused", flag()),
+            must("job", named::<NewJobBody>()),
+        ])
+    }
 }
 
 /// `PUT /api/schedules/{name}`
 pub async fn put_schedule(
     State(hub): State<Arc<Shared>>,
-    Path(name): Path<String>,
+    Part(name): Part<String>,
     Body(body): Body<ScheduleBody>,
 ) -> Answer<Json<ScheduleView>> {
     let name = ScheduleName::new(name)?;
@@ -198,7 +270,7 @@ async fn shown(hub: &Shared, name: &ScheduleName) -> Answer<Json<ScheduleView>> 
 /// `DELETE /api/schedules/{name}`
 pub async fn remove_schedule(
     State(hub): State<Arc<Shared>>,
-    Path(name): Path<String>,
+    Part(name): Part<String>,
 ) -> Answer<StatusCode> {
     let name = ScheduleName::new(name)?;
     match hub.store.remove_schedule(hub.now(), name.clone()).await? {
@@ -210,7 +282,7 @@ pub async fn remove_schedule(
 /// `POST /api/schedules/{name}/pause` and `/resume`
 pub async fn pause_schedule(
     State(hub): State<Arc<Shared>>,
-    Path((name, action)): Path<(String, String)>,
+    Part((name, action)): Part<(String, String)>,
 ) -> Answer<Json<ScheduleView>> {
     let paused = match action.as_str() {
         "pause" => true,
@@ -237,6 +309,19 @@ pub struct TaskBody {
     pub timeout: Option<f64>,
     /// When to try again.
     pub retry: RetryPolicy,
+}
+
+impl Described for TaskBody {
+    const NAME: &'static str = "Task";
+
+    fn schema() -> Schema {
+        object([
+            must("name", name()),
+            must("services", list_of(named::<UseView>())),
+            must("timeout", seconds().or_null()),
+            must("retry", named::<RetryPolicy>()),
+        ])
+    }
 }
 
 /// `GET /api/tasks`

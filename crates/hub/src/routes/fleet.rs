@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 
 use super::workers;
 use crate::error::Answer;
-use crate::fleet::{Node, Pushed};
+use crate::fleet::{Measured, Node};
 use crate::hub::Shared;
-use crate::wire::Body;
+use crate::wire::{OneOrMany, Part};
 
 /// `POST /api/ingest/{node}`
 pub async fn ingest(
     State(hub): State<Arc<Shared>>,
-    Path(node): Path<String>,
-    Body(pushed): Body<Pushed>,
+    Part(node): Part<String>,
+    OneOrMany(measured): OneOrMany<Measured>,
 ) -> Answer<StatusCode> {
-    hub.fleet.push(&node, pushed, hub.now())?;
+    hub.fleet.push(&node, measured, hub.now())?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue};
 use runcue_core::{Job, JobFilter, JobId, Seq, StateWord, WorkerId};
 use runcue_store::ListRequest;
@@ -12,7 +12,10 @@ use serde::Serialize;
 
 use crate::error::{Answer, Code, Refusal};
 use crate::hub::Shared;
-use crate::wire::{JobBody, JobDetail, ListQuery, Relative, status_of};
+use crate::openapi::{
+    Described, Operation, Schema, an_id, count, id_read, list_of, must, name, named, object, text,
+};
+use crate::wire::{JobBody, JobDetail, ListQuery, Part, Relative, state, status_of};
 
 /// Jobs of a page, unless the query says otherwise.
 const LIMIT: usize = 50;
@@ -38,6 +41,29 @@ pub async fn quarantine(State(hub): State<Arc<Shared>>, query: Listed) -> Answer
     let query = read(query)?;
     let filter = query.filter()?.in_states([StateWord::Quarantined]);
     page(&hub, query, filter).await
+}
+
+/// What a list of jobs can be asked for.
+pub fn listing(operation: Operation) -> Operation {
+    operation
+        .asks("status", text().says("The hub's words, several with commas."))
+        .asks("state", text().says("runcue's words, several with commas."))
+        .asks("type", name())
+        .asks("group", name())
+        .asks("queue", name())
+        .asks("project", text())
+        .asks("label", text())
+        .asks("q", text().says("Text in id, type, target, group, params or error."))
+        .asks("limit", count().with("minimum", 1).up_to(MAX_LIMIT).with("default", LIMIT))
+        .asks("offset", count().up_to(MAX_OFFSET))
+        .asks("before", id_read().says("Only jobs submitted before this one."))
+        .gives(200, "Jobs.", list_of(named::<JobBody>()))
+        .with_header(
+            200,
+            "X-Next-Before",
+            an_id().says("Pass it as `before`; missing on the last page."),
+        )
+        .refuses(&[Code::NotFound])
 }
 
 type Listed = Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>;
@@ -171,7 +197,7 @@ pub async fn body(hub: &Shared, job: &Job) -> JobBody {
 /// `GET /api/jobs/{id}`
 pub async fn get(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
 ) -> Answer<Json<JobDetail>> {
     let job = find(&hub, id(&text)?).await?;
     let (before, after) = hub.store.relatives(job.id()).await?;
@@ -209,10 +235,19 @@ pub struct WhyBody {
     pub reasons: Vec<ReasonView>,
 }
 
+impl Described for WhyBody {
+    const NAME: &'static str = "Why";
+
+    fn schema() -> Schema {
+        let reasons = list_of(named::<ReasonView>()).says("Most important first.");
+        object([must("id", an_id()), must("state", state()), must("reasons", reasons)])
+    }
+}
+
 /// `GET /api/jobs/{id}/why`
 pub async fn why(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
 ) -> Answer<Json<WhyBody>> {
     let job = find(&hub, id(&text)?).await?;
     let reasons = hub.store.why(hub.now(), job.id()).await?;

@@ -8,11 +8,12 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
 
-use crate::access::Caller;
+use crate::access::{Caller, Role};
 use crate::door::Peer;
 use crate::error::{Answer, Code, Refusal};
 use crate::guard::COOKIE;
 use crate::hub::Shared;
+use crate::openapi::{Described, Schema, flag, must, object, read_as, text};
 use crate::wire::Body;
 
 /// How long a login lasts, in seconds.
@@ -23,6 +24,26 @@ const LASTS: u32 = 30 * 24 * 3600;
 #[serde(deny_unknown_fields)]
 pub struct LoginBody {
     token: String,
+}
+
+impl Described for LoginBody {
+    const NAME: &'static str = "Login";
+
+    fn schema() -> Schema {
+        read_as::<Self>([must("token", text())])
+    }
+}
+
+impl Described for Caller {
+    const NAME: &'static str = "Caller";
+
+    fn schema() -> Schema {
+        object([
+            must("name", text()),
+            must("role", Role::schema()),
+            must("open", flag().says("Nobody needs a token here.")),
+        ])
+    }
 }
 
 /// `POST /api/login`

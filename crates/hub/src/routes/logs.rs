@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body as StreamBody;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -18,8 +18,12 @@ use serde::{Deserialize, Serialize};
 use super::jobs;
 use crate::error::{Answer, Refusal};
 use crate::hub::Shared;
+use crate::openapi::{
+    Described, Schema, count, list_of, may, must, named, object, read_as, text, word,
+};
 use crate::stream::respond;
-use crate::wire::{Body, LeaseBody, worker};
+use crate::wire::strict::{each_known, known_if_any};
+use crate::wire::{Body, LeaseBody, Part, worker};
 
 /// How often a followed job is looked at when no news comes.
 const POLL: Duration = Duration::from_secs(1);
@@ -43,10 +47,21 @@ pub struct LogsBody {
     pub next: u64,
 }
 
+impl Described for LogsBody {
+    const NAME: &'static str = "Logs";
+
+    fn schema() -> Schema {
+        object([
+            must("logs", list_of(named::<LogView>()).says("Oldest first.")),
+            must("next", count().says("What to pass as `after` for what comes next.")),
+        ])
+    }
+}
+
 /// `GET /api/jobs/{id}/logs`
 pub async fn read(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
     query: Result<Query<LogQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Answer<Response> {
     let Query(query) = query.map_err(|error| Refusal::field("query", error.body_text()))?;
@@ -122,7 +137,9 @@ fn push(text: &mut String, name: &str, id: u64, data: &impl Serialize) {
 #[serde(deny_unknown_fields)]
 pub struct AppendBody {
     worker_id: String,
+    #[serde(default, deserialize_with = "known_if_any")]
     lease: Option<LeaseBody>,
+    #[serde(deserialize_with = "each_known")]
     chunks: Vec<Piece>,
 }
 
@@ -133,10 +150,24 @@ struct Piece {
     text: String,
 }
 
+impl Described for AppendBody {
+    const NAME: &'static str = "AppendLogs";
+
+    fn schema() -> Schema {
+        let stream = word(&["stdout", "stderr", "note"]);
+        let piece = read_as::<Piece>([must("stream", stream), must("text", text())]);
+        read_as::<Self>([
+            must("worker_id", text()),
+            may("lease", named::<LeaseBody>().or_null()),
+            must("chunks", list_of(piece).up_to(MOST)),
+        ])
+    }
+}
+
 /// `POST /api/jobs/{id}/logs`
 pub async fn append(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
     Body(body): Body<AppendBody>,
 ) -> Answer<StatusCode> {
     let id = jobs::id(&text)?;

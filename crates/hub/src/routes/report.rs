@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use runcue_core::submission::MAX_TEXT;
 use runcue_core::{
     ErrorKind, JobId, Json as Payload, Lease, Progress, ServiceName, StateWord, Timestamp,
 };
@@ -20,10 +21,16 @@ use super::jobs;
 use crate::error::{Answer, Refusal};
 use crate::held::Held;
 use crate::hub::Shared;
-use crate::wire::{Body, LeaseBody, status_of, worker};
+use crate::openapi::{
+    Described, Schema, an_id, any, flag, id_read, instant, list_of, may, must, name, named, object,
+    read_as, seconds, text, word,
+};
+use crate::wire::{Body, LeaseBody, Part, status, status_of, strict, worker};
 
 /// The most jobs in one report.
 const MOST: usize = 10_000;
+/// The longest message of a progress, in bytes.
+pub const MAX_MESSAGE: usize = 4096;
 /// The longest reason that is kept, in bytes.
 const MAX_REASON: usize = 64 * 1024;
 
@@ -32,8 +39,22 @@ const MAX_REASON: usize = 64 * 1024;
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatBody {
     worker_id: String,
+    #[serde(default, deserialize_with = "strict::known_if_any")]
     progress: Option<Progress>,
+    #[serde(default, deserialize_with = "strict::known_if_any")]
     lease: Option<LeaseBody>,
+}
+
+impl Described for HeartbeatBody {
+    const NAME: &'static str = "Heartbeat";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            must("worker_id", text().says("Whoever holds the job, unless the lease says it.")),
+            may("progress", named::<Progress>().or_null()),
+            may("lease", named::<LeaseBody>().or_null()),
+        ])
+    }
 }
 
 /// What a heartbeat is told.
@@ -45,10 +66,21 @@ pub struct BeatBody {
     pub lease_expires_at: i64,
 }
 
+impl Described for BeatBody {
+    const NAME: &'static str = "Beat";
+
+    fn schema() -> Schema {
+        object([
+            must("cancel", flag().says("Somebody wants the job stopped.")),
+            must("lease_expires_at", instant()),
+        ])
+    }
+}
+
 /// `POST /api/jobs/{id}/heartbeat`
 pub async fn heartbeat(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
     Body(body): Body<HeartbeatBody>,
 ) -> Answer<Response> {
     let id = jobs::id(&text)?;
@@ -114,8 +146,8 @@ fn checked(progress: Option<Progress>) -> Answer<Option<Progress>> {
         if !(0.0..=100.0).contains(&progress.percent) {
             return Err(Refusal::field("progress.percent", "0 to 100 are expected"));
         }
-        if progress.message.len() > 4096 {
-            return Err(Refusal::field("progress.message", "at most 4096 bytes"));
+        if progress.message.len() > MAX_MESSAGE {
+            return Err(Refusal::field("progress.message", format!("at most {MAX_MESSAGE} bytes")));
         }
     }
     Ok(progress)
@@ -133,6 +165,18 @@ pub struct EndedBody {
     pub retry_at: Option<i64>,
 }
 
+impl Described for EndedBody {
+    const NAME: &'static str = "Ended";
+
+    fn schema() -> Schema {
+        object([
+            must("id", an_id()),
+            must("status", status()),
+            may("retry_at", instant().says("When the next attempt is due.")),
+        ])
+    }
+}
+
 /// A result.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -140,22 +184,35 @@ pub struct ResultBody {
     worker_id: String,
     result: Option<Payload>,
     result_hash: Option<String>,
+    #[serde(default, deserialize_with = "strict::known_if_any")]
     lease: Option<LeaseBody>,
+}
+
+impl Described for ResultBody {
+    const NAME: &'static str = "Result";
+
+    fn schema() -> Schema {
+        let hash = text().up_to(MAX_TEXT).or_null();
+        read_as::<Self>([
+            must("worker_id", text()),
+            may("result", any().says("Any value.")),
+            may("result_hash", hash.says("What a repeated result is recognised by.")),
+            may("lease", named::<LeaseBody>().or_null()),
+        ])
+    }
 }
 
 /// `POST /api/jobs/{id}/result`
 pub async fn result(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
     headers: HeaderMap,
     Body(body): Body<ResultBody>,
 ) -> Answer<Json<EndedBody>> {
     let id = jobs::id(&text)?;
     let named = headers.get("x-idempotency-key").and_then(|key| key.to_str().ok());
     let key = named.map(str::to_owned).or(body.result_hash).unwrap_or_else(|| digest(&body.result));
-    if key.len() > runcue_core::submission::MAX_TEXT {
-        return Err(Refusal::field("result_hash", "at most 1024 bytes"));
-    }
+    short_enough(&key)?;
     let outcome = Outcome::Done { result: bounded(body.result)?, result_key: Some(key.clone()) };
     match end(&hub, id, &body.worker_id, body.lease, outcome).await {
         Ok(ended) => Ok(Json(ended)),
@@ -169,6 +226,13 @@ pub async fn result(
             Err(refusal)
         }
     }
+}
+
+fn short_enough(key: &str) -> Answer<()> {
+    if key.len() <= MAX_TEXT {
+        return Ok(());
+    }
+    Err(Refusal::field("result_hash", format!("at most {MAX_TEXT} bytes")))
 }
 
 /// What a result is recognised by if nobody says otherwise.
@@ -201,13 +265,34 @@ pub struct FailBody {
     code: Option<String>,
     service: Option<ServiceName>,
     retry_after: Option<f64>,
+    #[serde(default, deserialize_with = "strict::known_if_any")]
     lease: Option<LeaseBody>,
+}
+
+impl Described for FailBody {
+    const NAME: &'static str = "Fail";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            must("worker_id", text()),
+            must("reason", text().says("What went wrong.")),
+            may("permanent", flag().says("It will not go better next time.")),
+            may("timeout", flag().says("It ran longer than it may.")),
+            may("code", text().or_null().says("What `retry_on` goes by.")),
+            may("service", name().or_null()),
+            may(
+                "retry_after",
+                seconds().or_null().says("Seconds that the service is to be left alone."),
+            ),
+            may("lease", named::<LeaseBody>().or_null()),
+        ])
+    }
 }
 
 /// `POST /api/jobs/{id}/fail`
 pub async fn fail(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
     Body(body): Body<FailBody>,
 ) -> Answer<Json<EndedBody>> {
     let outcome = failed(Failed {
@@ -254,13 +339,22 @@ fn failed(how: Failed) -> Answer<Outcome> {
 #[serde(deny_unknown_fields)]
 pub struct ReleaseBody {
     worker_id: String,
+    #[serde(default, deserialize_with = "strict::known_if_any")]
     lease: Option<LeaseBody>,
+}
+
+impl Described for ReleaseBody {
+    const NAME: &'static str = "Release";
+
+    fn schema() -> Schema {
+        read_as::<Self>([must("worker_id", text()), may("lease", named::<LeaseBody>().or_null())])
+    }
 }
 
 /// `POST /api/jobs/{id}/release`
 pub async fn release(
     State(hub): State<Arc<Shared>>,
-    Path(text): Path<String>,
+    Part(text): Part<String>,
     Body(body): Body<ReleaseBody>,
 ) -> Answer<Json<EndedBody>> {
     end(&hub, jobs::id(&text)?, &body.worker_id, body.lease, Outcome::HandBack).await.map(Json)
@@ -314,6 +408,7 @@ fn count(hub: &Shared, answer: &Finished) {
 pub struct HeartbeatsBody {
     #[serde(rename = "worker_id")]
     _worker_id: String,
+    #[serde(deserialize_with = "strict::each_known")]
     jobs: Vec<OneBeat>,
 }
 
@@ -321,7 +416,9 @@ pub struct HeartbeatsBody {
 #[serde(deny_unknown_fields)]
 struct OneBeat {
     id: JobId,
+    #[serde(deserialize_with = "strict::known")]
     lease: LeaseBody,
+    #[serde(default, deserialize_with = "strict::known_if_any")]
     progress: Option<Progress>,
 }
 
@@ -337,6 +434,33 @@ struct OneBeatAnswer {
     held: bool,
     cancel: bool,
     lease_expires_at: Option<i64>,
+}
+
+impl Described for HeartbeatsBody {
+    const NAME: &'static str = "Heartbeats";
+
+    fn schema() -> Schema {
+        let one = read_as::<OneBeat>([
+            must("id", id_read()),
+            must("lease", named::<LeaseBody>()),
+            may("progress", named::<Progress>().or_null()),
+        ]);
+        read_as::<Self>([must("worker_id", text()), must("jobs", list_of(one).up_to(MOST))])
+    }
+}
+
+impl Described for BeatsBody {
+    const NAME: &'static str = "Beats";
+
+    fn schema() -> Schema {
+        let one = object([
+            must("id", an_id()),
+            must("held", flag()),
+            must("cancel", flag()),
+            must("lease_expires_at", instant().or_null()),
+        ]);
+        object([must("jobs", list_of(one))])
+    }
 }
 
 /// `POST /api/jobs/heartbeats`
@@ -377,6 +501,7 @@ fn few_enough(len: usize) -> Answer<()> {
 pub struct EndsBody {
     #[serde(rename = "worker_id")]
     _worker_id: String,
+    #[serde(deserialize_with = "strict::each_known")]
     ends: Vec<OneEnd>,
 }
 
@@ -384,6 +509,7 @@ pub struct EndsBody {
 #[serde(deny_unknown_fields)]
 struct OneEnd {
     id: JobId,
+    #[serde(deserialize_with = "strict::known")]
     lease: LeaseBody,
     outcome: EndWord,
     result: Option<Payload>,
@@ -421,6 +547,43 @@ struct OneEnded {
     lost: bool,
     repeated: bool,
     retry_at: Option<i64>,
+}
+
+impl Described for EndsBody {
+    const NAME: &'static str = "Ends";
+
+    fn schema() -> Schema {
+        let words = ["completed", "failed", "released", "unstarted", "stopped"];
+        let one = read_as::<OneEnd>([
+            must("id", id_read()),
+            must("lease", named::<LeaseBody>()),
+            must("outcome", word(&words)),
+            may("result", any()),
+            may("result_hash", text().up_to(MAX_TEXT).or_null()),
+            may("reason", text().or_null()),
+            may("permanent", flag()),
+            may("timeout", flag()),
+            may("code", text().or_null()),
+            may("service", name().or_null()),
+            may("retry_after", seconds().or_null()),
+        ]);
+        read_as::<Self>([must("worker_id", text()), must("ends", list_of(one).up_to(MOST))])
+    }
+}
+
+impl Described for EndedManyBody {
+    const NAME: &'static str = "EndedMany";
+
+    fn schema() -> Schema {
+        let one = object([
+            must("id", an_id()),
+            must("status", status().or_null()),
+            must("lost", flag().says("It was not held any more; nothing was changed.")),
+            must("repeated", flag()),
+            must("retry_at", instant().or_null()),
+        ]);
+        object([must("ends", list_of(one))])
+    }
 }
 
 /// `POST /api/jobs/ends`
@@ -461,6 +624,7 @@ pub async fn ends(
 
 impl OneEnd {
     fn into_finish(self) -> Answer<Finish> {
+        self.result_hash.as_deref().map_or(Ok(()), short_enough)?;
         let outcome = match self.outcome {
             EndWord::Completed => {
                 let key = self.result_hash.unwrap_or_else(|| digest(&self.result));

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::error::Answer;
 use crate::health::{self, Health};
 use crate::hub::Shared;
+use crate::openapi::{Described, Schema, both, count, must, named, object, text};
 use crate::series::SeriesBody;
 
 /// The queue at a glance.
@@ -26,6 +27,19 @@ pub struct StatusBody {
     pub waiting_workers: usize,
     /// The hub's version.
     pub version: &'static str,
+}
+
+impl Described for StatusBody {
+    const NAME: &'static str = "Status";
+
+    fn schema() -> Schema {
+        let beside = object([
+            must("last_event", count().says("The number of the latest event.")),
+            must("waiting_workers", count().says("Claims that wait for work.")),
+            must("version", text()),
+        ]);
+        both([named::<StatusView>(), beside])
+    }
 }
 
 /// `GET /api/status`

@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::config::MAX_BULK;
 use crate::error::{Answer, Code, Refusal};
 use crate::hub::Shared;
-use crate::wire::{Body, Defaults, Ndjson, NewJobBody, status_of};
+use crate::openapi::{Described, Schema, an_id, flag, list_of, must, named, object};
+use crate::wire::{Body, Defaults, Ndjson, NewJobBody, status, status_of};
 
 /// What became of one submitted job.
 #[derive(Debug, Serialize)]
@@ -31,6 +32,26 @@ pub struct SubmittedBody {
 pub struct BulkBody {
     /// In the order they were sent.
     pub jobs: Vec<SubmittedBody>,
+}
+
+impl Described for SubmittedBody {
+    const NAME: &'static str = "Submitted";
+
+    fn schema() -> Schema {
+        let new = flag().says("Otherwise it was known by its id or its idempotency key.");
+        object([must("id", an_id()), must("status", status()), must("new", new)])
+    }
+}
+
+impl Described for BulkBody {
+    const NAME: &'static str = "SubmittedMany";
+
+    fn schema() -> Schema {
+        object([must(
+            "jobs",
+            list_of(named::<SubmittedBody>()).says("In the order they were sent."),
+        )])
+    }
 }
 
 /// `POST /api/jobs`

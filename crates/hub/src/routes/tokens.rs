@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Role;
 use crate::error::{Answer, Code, Refusal};
 use crate::hub::Shared;
-use crate::tokens::{self, TokenError, TokenInfo};
-use crate::wire::Body;
+use crate::openapi::{Described, Schema, instant, must, object, read_as, text, word};
+use crate::tokens::{self, MAX_NAME, TokenError, TokenInfo};
+use crate::wire::{Body, Part};
 
 /// A token to be made.
 #[derive(Debug, Deserialize)]
@@ -45,6 +46,41 @@ impl From<TokenError> for Refusal {
     }
 }
 
+impl Described for Role {
+    const NAME: &'static str = "Role";
+
+    fn schema() -> Schema {
+        word(&["read", "submit", "work", "admin"])
+    }
+}
+
+impl Described for NewTokenBody {
+    const NAME: &'static str = "NewToken";
+
+    fn schema() -> Schema {
+        let name = text().with("pattern", "^[A-Za-z0-9._-]+$").up_to(MAX_NAME);
+        read_as::<Self>([must("name", name), must("role", Role::schema())])
+    }
+}
+
+impl Described for TokenBody {
+    const NAME: &'static str = "MadeToken";
+
+    fn schema() -> Schema {
+        let token = text().says("Shown this once.");
+        object([must("name", text()), must("role", Role::schema()), must("token", token)])
+    }
+}
+
+impl Described for TokenInfo {
+    const NAME: &'static str = "Token";
+
+    fn schema() -> Schema {
+        let made = instant().or_null().says("`null` for one that was given at start.");
+        object([must("name", text()), must("role", Role::schema()), must("created_at", made)])
+    }
+}
+
 /// `GET /api/tokens`
 pub async fn list(State(hub): State<Arc<Shared>>) -> Answer<Json<Vec<TokenInfo>>> {
     hub.learn_tokens().await?;
@@ -64,7 +100,7 @@ pub async fn create(
 /// `DELETE /api/tokens/{name}`
 pub async fn revoke(
     State(hub): State<Arc<Shared>>,
-    Path(name): Path<String>,
+    Part(name): Part<String>,
 ) -> Answer<StatusCode> {
     tokens::revoke(&*hub.store, hub.now(), &name).await?;
     hub.learn_tokens().await?;

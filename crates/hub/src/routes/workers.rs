@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use runcue_core::{Capabilities, WorkerId};
 use runcue_store::{Finish, Outcome, WorkerSpec};
@@ -14,7 +14,10 @@ use serde::Serialize;
 use crate::error::{Answer, Code, Refusal};
 use crate::hub::Shared;
 use crate::names::{Registered, instance_of};
-use crate::wire::{Body, RegisterBody};
+use crate::openapi::{
+    Described, Schema, an_id, count, flag, instant, list_of, must, number, object, text,
+};
+use crate::wire::{Body, Part, RegisterBody};
 
 /// A worker as it is shown.
 #[derive(Debug, Serialize)]
@@ -67,6 +70,28 @@ impl From<WorkerView> for WorkerBody {
     }
 }
 
+impl Described for WorkerBody {
+    const NAME: &'static str = "Worker";
+
+    fn schema() -> Schema {
+        object([
+            must("worker_id", text()),
+            must("name", text()),
+            must("instance", an_id()),
+            must("host", text()),
+            must("pid", count()),
+            must("alive", flag()),
+            must("slots", count()),
+            must("held", count().says("Jobs it holds now.")),
+            must("cores", count()),
+            must("ram_gb", number()),
+            must("tags", list_of(text())),
+            must("started_at", instant()),
+            must("seen_at", instant()),
+        ])
+    }
+}
+
 /// `POST /api/workers/register`
 pub async fn register(
     State(hub): State<Arc<Shared>>,
@@ -103,7 +128,7 @@ pub async fn list(State(hub): State<Arc<Shared>>) -> Answer<Json<Vec<WorkerBody>
 /// `DELETE /api/workers/{worker_id}`: by its name or by its instance. What it holds is handed out again.
 pub async fn goodbye(
     State(hub): State<Arc<Shared>>,
-    Path(name): Path<String>,
+    Part(name): Part<String>,
 ) -> Answer<StatusCode> {
     let workers = hub.store.workers().await?;
     let instance = name.parse::<WorkerId>().unwrap_or_else(|_| instance_of(&name));

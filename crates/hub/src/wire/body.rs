@@ -6,6 +6,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 
+use super::strict::Known;
 use crate::error::{Code, Refusal};
 
 /// A JSON body read into a type.
@@ -20,12 +21,28 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let bytes = bytes(request, state).await?;
         // Nothing at all means every default, whatever it is called.
         if bytes.is_empty() {
-            return parse(b"{}").map(Self);
+            return object(b"{}").map(Self);
         }
-        if kind != "application/json" && !kind.ends_with("+json") {
-            return Err(not_json(&kind));
+        json_only(&kind)?;
+        object(&bytes).map(Self)
+    }
+}
+
+/// A JSON body that is one object, or an array of them.
+#[derive(Debug)]
+pub struct OneOrMany<T>(pub Vec<T>);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for OneOrMany<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let kind = media_type(request.headers());
+        let bytes = bytes(request, state).await?;
+        json_only(&kind)?;
+        match begins_with(&bytes) {
+            Some(b'[') => objects(&bytes).map(Self),
+            _ => object(&bytes).map(|one| Self(vec![one])),
         }
-        parse(&bytes).map(Self)
     }
 }
 
@@ -40,7 +57,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Ndjson<T> {
         let kind = media_type(request.headers());
         let bytes = bytes(request, state).await?;
         match kind.as_str() {
-            "application/json" => parse(&bytes).map(Self),
+            "application/json" => objects(&bytes).map(Self),
             "application/x-ndjson" | "application/jsonl" => lines(&bytes).map(Self),
             other => Err(not_json(other).help("send application/json or application/x-ndjson")),
         }
@@ -52,7 +69,7 @@ fn lines<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<T>, Refusal> {
     let written = lines.filter(|(_, line)| !line.iter().all(u8::is_ascii_whitespace));
     written
         .map(|(n, line)| {
-            parse(line).map_err(|refusal| Refusal {
+            object(line).map_err(|refusal| Refusal {
                 message: format!("line {}: {}", n + 1, refusal.message),
                 ..refusal
             })
@@ -64,6 +81,10 @@ fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = value.unwrap_or_default().split(';').next().unwrap_or_default();
     kind.trim().to_ascii_lowercase()
+}
+
+fn json_only(kind: &str) -> Result<(), Refusal> {
+    if kind == "application/json" || kind.ends_with("+json") { Ok(()) } else { Err(not_json(kind)) }
 }
 
 fn not_json(kind: &str) -> Refusal {
@@ -81,6 +102,19 @@ async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Ref
         }
         Refusal::new(Code::BadRequest, format!("the body cannot be read: {rejection}"))
     })
+}
+
+fn begins_with(bytes: &[u8]) -> Option<u8> {
+    bytes.iter().copied().find(|byte| !byte.is_ascii_whitespace())
+}
+
+fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    parse::<Known<T>>(bytes).map(|known| known.0)
+}
+
+fn objects<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<T>, Refusal> {
+    let many: Vec<Known<T>> = parse(bytes)?;
+    Ok(many.into_iter().map(|known| known.0).collect())
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {

@@ -7,8 +7,13 @@ use runcue_view::millis;
 use serde::{Deserialize, Serialize};
 
 use super::JobBody;
+use crate::config::{MAX_CLAIM, MAX_WAIT};
 use crate::error::{Answer, Refusal};
 use crate::names::instance_of;
+use crate::openapi::{
+    Described, Schema, count, count32, count64, id_read, instant, list_of, may, must, name, number,
+    object, read_as, seconds, signed32, text,
+};
 
 /// The longest name of a worker, in bytes.
 const MAX_NAME: usize = 255;
@@ -127,5 +132,69 @@ impl ClaimBody {
     /// The identity of who asks.
     pub fn id(&self) -> Answer<WorkerId> {
         worker(&self.worker_id, self.instance)
+    }
+}
+
+impl Described for RegisterBody {
+    const NAME: &'static str = "Register";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            must("worker_id", name()),
+            may("name", text().or_null().says("What people call its machine.")),
+            may("cores", count32()),
+            may("ram_gb", number().with("minimum", 0)),
+            may("tags", list_of(text()).says("Words that describe it.")),
+            may("types", list_of(name()).says("Job types it takes; none means all.")),
+            may("slots", count32().or_null().says("How many jobs it runs at once.")),
+            may("instance", id_read().or_null().says("This start of it.")),
+        ])
+    }
+}
+
+impl Described for ClaimBody {
+    const NAME: &'static str = "Claim";
+
+    fn schema() -> Schema {
+        let most =
+            format!("Seconds to wait for work; more than {} count as that.", MAX_WAIT.as_secs());
+        let max = count().with("minimum", 1).up_to(MAX_CLAIM).or_null();
+        read_as::<Self>([
+            must("worker_id", name()),
+            may("types", list_of(name()).or_null()),
+            may("max", max.says("The most jobs; with it the answer is a list.")),
+            may("wait", seconds().or_null().says(&most)),
+            may("instance", id_read().or_null()),
+            may("queues", list_of(name())),
+            may("project", text().or_null()),
+            may("labels", list_of(text())),
+            may("max_priority", signed32().or_null()),
+        ])
+    }
+}
+
+impl Described for ClaimedBody {
+    const NAME: &'static str = "Claimed";
+
+    fn schema() -> Schema {
+        object([must("jobs", list_of(JobBody::claimed()))])
+    }
+}
+
+impl Described for LeaseBody {
+    const NAME: &'static str = "Lease";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            must("attempt", count32()),
+            must("token", count64()),
+            must("instance", id_read()),
+            may("expires_at", instant().or_null()),
+            may(
+                "start_within_ms",
+                count64().or_null().says("How long after the claim it may start; `null` if that does not matter."),
+            ),
+        ])
+        .says("The right to run one attempt. A client that sends it back never touches what it no longer holds.")
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use runcue_core::{GroupName, JobFilter, JobId, QueueName, StateWord, TaskName};
 use serde::Deserialize;
 
+use super::strict::known;
 use crate::error::{Answer, Code, Refusal};
+use crate::openapi::{Described, Schema, flag, id_read, list_of, may, name, named, read_as, text};
 
 /// The most jobs an action may name one by one.
 const MAX_IDS: usize = 10_000;
@@ -79,6 +81,7 @@ fn words(text: Option<&str>) -> impl Iterator<Item = &str> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ActionBody {
+    #[serde(deserialize_with = "known")]
     pub filter: FilterBody,
     pub cascade: bool,
     pub dry_run: bool,
@@ -141,5 +144,35 @@ impl ActionBody {
             project: asked.project.clone(),
             label: asked.label.clone(),
         })
+    }
+}
+
+impl Described for ActionBody {
+    const NAME: &'static str = "Action";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            may("filter", named::<FilterBody>()),
+            may("cascade", flag().says("Also what waits for them.")),
+            may("dry_run", flag().says("Only count.")),
+            may("all", flag().says("A filter that names nothing means every job.")),
+        ])
+    }
+}
+
+impl Described for FilterBody {
+    const NAME: &'static str = "Filter";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            may("ids", list_of(id_read()).up_to(MAX_IDS)),
+            may("status", text().or_null().says("The hub's words, several with commas.")),
+            may("state", text().or_null().says("runcue's words, several with commas.")),
+            may("type", name().or_null()),
+            may("group", name().or_null()),
+            may("queue", name().or_null()),
+            may("project", text().or_null()),
+            may("label", text().or_null()),
+        ])
     }
 }

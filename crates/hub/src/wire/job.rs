@@ -12,6 +12,10 @@ use serde::Serialize;
 
 use super::LeaseBody;
 use crate::names::Names;
+use crate::openapi::{
+    Described, Schema, an_id, any, both, count, flag, instant, list_of, must, named, number,
+    object, seconds, text, word,
+};
 
 /// The hub's word for a state.
 pub fn status_of(state: StateWord) -> &'static str {
@@ -24,6 +28,16 @@ pub fn status_of(state: StateWord) -> &'static str {
         StateWord::Failed | StateWord::Cancelled => "failed",
         StateWord::Quarantined => "quarantined",
     }
+}
+
+/// The hub's words for where a job is.
+pub fn status() -> Schema {
+    word(&["pending", "assigned", "running", "completed", "failed", "quarantined"])
+}
+
+/// runcue's words for the same.
+pub fn state() -> Schema {
+    word(&StateWord::ALL.map(StateWord::as_str))
 }
 
 /// A job.
@@ -190,6 +204,77 @@ impl JobBody {
     }
 }
 
+impl JobBody {
+    /// A job as it is handed to a worker.
+    pub fn claimed() -> Schema {
+        both([named::<Self>(), object([must("lease", named::<LeaseBody>())])])
+    }
+}
+
+impl Described for JobBody {
+    const NAME: &'static str = "Job";
+
+    fn schema() -> Schema {
+        object([
+            must("id", an_id()),
+            must("type", text().says("Its kind.")),
+            must("params", any().says("What the solver is given.")),
+            must("status", status().says("The hub's word; a cancelled job has failed.")),
+            must("priority", number().with("type", "integer").says("Higher runs first.")),
+            must("worker_id", text().or_null().says("The worker that holds it.")),
+            must("result", any().says("What it gave back.")),
+            must("result_hash", text().or_null().says("What a repeated result is recognised by.")),
+            must("created_at", instant().says("When it was submitted.")),
+            must("claimed_at", instant().or_null().says("When its latest attempt was handed out.")),
+            must("heartbeat_at", instant().or_null().says("When its worker was last heard of.")),
+            must("completed_at", instant().or_null().says("When it ended.")),
+            must("attempts", count().says("Attempts begun.")),
+            must("max_attempts", count().says("Attempts in all.")),
+            must("max_runtime_ms", count().or_null().says("How long one attempt may run.")),
+            must("fail_reason", text().or_null().says("Why it, or its latest attempt, failed.")),
+            must("fail_history", list_of(named::<FailureBody>()).says("Latest last.")),
+            must("solver_url", text().or_null()),
+            must("solver_checksum", text().or_null()),
+            must("state", state().says("runcue's own word for where it is.")),
+            must("seq", count().says("Its place in the order of submission.")),
+            must("queue", text()),
+            must("group", text().or_null()),
+            must("target", text().or_null()),
+            must("labels", list_of(text())),
+            must("project", text().or_null()),
+            must("depends_on", list_of(an_id())),
+            must("dependency_timeout", seconds().or_null()),
+            must("idempotency_key", text().or_null()),
+            must("retry", named::<RetryPolicy>()),
+            must("run_at", instant().or_null()),
+            must("expires_at", instant().or_null()),
+            must("requires", named::<Requires>()),
+            must("services", list_of(named::<UseView>())),
+            must("key", text().or_null()),
+            must("crashes", count().says("Attempts that ended with their worker.")),
+            must("due_at", instant().or_null().says("When a job that waits for a time may run.")),
+            must("prerequisites_left", count()),
+            must("lease_expires_at", instant().or_null()),
+            must("cancel_requested", flag().says("Somebody wants it stopped while it runs.")),
+            must("progress", named::<Progress>().or_null()),
+        ])
+    }
+}
+
+impl Described for FailureBody {
+    const NAME: &'static str = "Failure";
+
+    fn schema() -> Schema {
+        object([
+            must("reason", text()),
+            must("worker_id", text().or_null()),
+            must("ts", instant()),
+            must("kind", word(&["transient", "permanent", "timeout", "crash"])),
+            must("attempt", count()),
+        ])
+    }
+}
+
 fn failure(failure: &Failure, names: &Names) -> FailureBody {
     FailureBody {
         reason: failure.reason.clone(),
@@ -226,4 +311,30 @@ pub struct JobDetail {
     pub dependents: Vec<Relative>,
     /// Why it waits, most important first; empty unless it does.
     pub why: Vec<ReasonView>,
+}
+
+impl Described for Relative {
+    const NAME: &'static str = "Relative";
+
+    fn schema() -> Schema {
+        object([
+            must("id", an_id()),
+            must("type", text().or_null().says("`null` when the job is no longer kept.")),
+            must("state", state().or_null()),
+            must("status", status().or_null()),
+        ])
+    }
+}
+
+impl Described for JobDetail {
+    const NAME: &'static str = "JobDetail";
+
+    fn schema() -> Schema {
+        let beside = object([
+            must("prerequisites", list_of(named::<Relative>())),
+            must("dependents", list_of(named::<Relative>())),
+            must("why", list_of(named::<ReasonView>()).says("Why it waits, most important first.")),
+        ]);
+        both([named::<JobBody>(), beside])
+    }
 }

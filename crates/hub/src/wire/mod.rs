@@ -5,10 +5,13 @@ mod body;
 mod claim;
 mod filter;
 mod job;
+mod path;
+pub mod strict;
 mod submit;
 
-pub use body::{Body, Ndjson};
+pub use body::{Body, Ndjson, OneOrMany};
 pub use claim::{ClaimBody, ClaimedBody, LeaseBody, RegisterBody, worker};
 pub use filter::{ActionBody, ListQuery};
-pub use job::{JobBody, JobDetail, Relative, status_of};
+pub use job::{JobBody, JobDetail, Relative, state, status, status_of};
+pub use path::Part;
 pub use submit::{Defaults, NewJobBody};

@@ -3,13 +3,19 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use runcue_core::submission;
 use runcue_core::{
     GroupName, JobId, JobSpec, Json, Key, QueueName, Requires, RetryPolicy, ServiceName, TaskName,
     TaskSpec, Timestamp, Use,
 };
 use serde::Deserialize;
 
+use super::strict::{known, known_if_any};
 use crate::error::{Answer, Code, Refusal};
+use crate::openapi::{
+    Described, Schema, any, count32, count64, either, flag, id_read, instant, list_of, may, must,
+    name, named, number, read_as, seconds, signed32, text, word,
+};
 
 /// How long an attempt may run if nobody says otherwise, as documented.
 const MAX_RUNTIME: Duration = Duration::from_secs(300);
@@ -38,9 +44,11 @@ pub struct NewJobBody {
     pub depends_on: Vec<JobId>,
     pub dependency_timeout: Option<f64>,
     pub idempotency_key: Option<String>,
+    #[serde(default, deserialize_with = "known_if_any")]
     pub retry: Option<RetryPolicy>,
     pub run_at: Option<i64>,
     pub expires_at: Option<i64>,
+    #[serde(default, deserialize_with = "known_if_any")]
     pub requires: Option<Requires>,
     pub services: Option<Vec<Used>>,
     pub key: Option<Key>,
@@ -51,7 +59,7 @@ pub struct NewJobBody {
 #[serde(untagged)]
 pub enum Used {
     Name(ServiceName),
-    Units(Use),
+    Units(#[serde(deserialize_with = "known")] Use),
 }
 
 /// Tells `null` from nothing.
@@ -74,6 +82,10 @@ impl NewJobBody {
     /// The job as a store takes it; `id` is used unless the job brings its own.
     pub fn into_spec(self, id: JobId, defaults: &Defaults<'_>) -> Answer<JobSpec> {
         self.check_solver(defaults.unchecked_solvers)?;
+        // Checked before `max_attempts` beside it takes its place and hides it.
+        if self.retry.as_ref().is_some_and(|retry| retry.max_attempts == 0) {
+            return Err(Refusal::field("retry.max_attempts", "it must be at least 1"));
+        }
         let task = defaults.tasks.get(&self.task);
         let mut retry =
             self.retry.or_else(|| task.map(|task| task.retry.clone())).unwrap_or_default();
@@ -143,5 +155,90 @@ impl From<Used> for Use {
             Used::Name(service) => Self::one(service),
             Used::Units(used) => used,
         }
+    }
+}
+
+/// As much as a job may have of it; the core counts bytes and entries.
+fn bounded_text() -> Schema {
+    text().up_to(submission::MAX_TEXT)
+}
+
+impl Described for NewJobBody {
+    const NAME: &'static str = "NewJob";
+
+    fn schema() -> Schema {
+        let checksum = text().with("pattern", "^[0-9a-fA-F]{64}$");
+        read_as::<Self>([
+            must("type", name().says("Its kind.")),
+            may("params", any().says("What the solver is given; `{}` unless it says.")),
+            may("priority", signed32().or_null().says("Higher runs first inside a group.")),
+            may("max_attempts", count32().with("minimum", 1).or_null().says("Attempts in all.")),
+            may(
+                "max_runtime_ms",
+                count64().or_null().says("How long one attempt may run; `null` means for ever."),
+            ),
+            may(
+                "solver_url",
+                text().with("pattern", "^https?://").up_to(submission::MAX_TARGET).or_null(),
+            ),
+            may("solver_checksum", checksum.or_null().says("The sha256 of the solver.")),
+            may("id", id_read().or_null().says("Chosen here unless it says.")),
+            may("queue", name().or_null().says("The queue it waits in.")),
+            may("group", name().or_null().says("The unit of fairness and of pause.")),
+            may("target", text().up_to(submission::MAX_TARGET).or_null().says("What to work on.")),
+            may("labels", list_of(bounded_text()).up_to(submission::MAX_WORDS)),
+            may("project", bounded_text().or_null()),
+            may("depends_on", list_of(id_read()).up_to(submission::MAX_PREREQUISITES)),
+            may("dependency_timeout", seconds().or_null().says("Seconds to wait for them.")),
+            may(
+                "idempotency_key",
+                bounded_text().or_null().says("What a second submission is recognised by."),
+            ),
+            may("retry", named::<RetryPolicy>().or_null()),
+            may("run_at", instant().or_null().says("Not before this instant.")),
+            may("expires_at", instant().or_null().says("Cancelled if not started by then.")),
+            may("requires", named::<Requires>().or_null()),
+            may("services", list_of(named::<Used>()).up_to(submission::MAX_WORDS).or_null()),
+            may("key", name().or_null().says("What limits per key are counted by.")),
+        ])
+    }
+}
+
+impl Described for Used {
+    const NAME: &'static str = "Used";
+
+    fn schema() -> Schema {
+        let units = count64().with("minimum", 1).says("Units of its rates that one attempt uses.");
+        let with_units = read_as::<Use>([must("service", name()), may("units", units)]);
+        either([name(), with_units]).says("A service by its name, or with units.")
+    }
+}
+
+impl Described for RetryPolicy {
+    const NAME: &'static str = "RetryPolicy";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            may("max_attempts", count32().with("minimum", 1)),
+            may("max_crashes", count32()),
+            may("backoff", word(&["fixed", "linear", "exponential"])),
+            may("base_delay", seconds()),
+            may("max_delay", seconds()),
+            may("jitter", flag()),
+            may("retry_on", list_of(text()).says("Kinds or codes of error; none means all.")),
+        ])
+    }
+}
+
+impl Described for Requires {
+    const NAME: &'static str = "Requires";
+
+    fn schema() -> Schema {
+        read_as::<Self>([
+            may("cores", count32().or_null()),
+            may("ram_gb", number().or_null()),
+            may("tags", list_of(bounded_text()).up_to(submission::MAX_WORDS)),
+        ])
+        .says("What a worker must offer.")
     }
 }

@@ -8,6 +8,7 @@ mod claims;
 mod definitions;
 mod documented;
 mod events;
+mod openapi;
 mod security;
 mod server;
 mod submit;
