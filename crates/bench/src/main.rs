@@ -9,9 +9,11 @@
 
 mod engine;
 mod floor;
+mod http;
 mod lmdb;
 mod peers;
 mod postgres;
+mod process;
 mod redis;
 mod servers;
 mod stores;
@@ -30,13 +32,14 @@ fn now() -> Timestamp {
 }
 
 /// The parts, those that leave little behind first.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "throughput",
     "limits",
     "engine",
     "latency",
     "idle",
     "commands",
+    "http",
     "lmdb",
     "postgres",
     "redis",
@@ -53,6 +56,9 @@ struct Wanted {
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if words == [http::RAW] {
+        return tokio::runtime::Runtime::new()?.block_on(http::serve_raw());
+    }
     let has = |flag: &str| words.iter().any(|word| word == flag);
     let wanted = Wanted { quick: has("--quick"), peers: has("--peers") };
     let is_flag = |word: &&String| word.starts_with("--");
@@ -104,6 +110,7 @@ async fn measure(part: &str, wanted: Wanted) -> Result<Vec<table::Line>> {
         "latency" => engine::latency(if quick { 500 } else { 2_000 }, &mut lines).await?,
         "idle" => engine::idle(if quick { 5 } else { 20 }, &mut lines).await?,
         "commands" => tokio::task::block_in_place(|| engine::commands(2_000, &mut lines))?,
+        "http" => http::measure(quick, &mut lines).await?,
         "lmdb" => lmdb::measure(count, &mut lines).await?,
         "postgres" => postgres::measure(count, peers, &mut lines).await?,
         "redis" => redis::measure(count, peers, &mut lines).await?,
