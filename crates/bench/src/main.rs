@@ -47,6 +47,9 @@ const PARTS: [&str; 12] = [
     "memory",
 ];
 
+/// Parts that run only when they are named: they take long and say little that is new every time.
+const LONG: [&str; 1] = ["soak"];
+
 /// What was asked for besides the parts.
 #[derive(Clone, Copy)]
 struct Wanted {
@@ -69,8 +72,9 @@ fn main() -> Result<()> {
     }
     let named: Vec<&str> =
         words.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
-    if let Some(unknown) = named.iter().find(|word| !PARTS.contains(word)) {
-        bail!("there is no part {unknown}; there are {}", PARTS.join(", "));
+    let known = [&PARTS[..], &LONG[..]].concat();
+    if let Some(unknown) = named.iter().find(|word| !known.contains(word)) {
+        bail!("there is no part {unknown}; there are {}", known.join(", "));
     }
     if let [part] = named[..] {
         let lines = tokio::runtime::Runtime::new()?.block_on(measure(part, wanted))?;
@@ -111,6 +115,7 @@ async fn measure(part: &str, wanted: Wanted) -> Result<Vec<table::Line>> {
         "idle" => engine::idle(if quick { 5 } else { 20 }, &mut lines).await?,
         "commands" => tokio::task::block_in_place(|| engine::commands(2_000, &mut lines))?,
         "http" => http::measure(quick, &mut lines).await?,
+        "soak" => http::soak(quick, &mut lines).await?,
         "lmdb" => lmdb::measure(count, &mut lines).await?,
         "postgres" => postgres::measure(count, peers, &mut lines).await?,
         "redis" => redis::measure(count, peers, &mut lines).await?,

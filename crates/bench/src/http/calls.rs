@@ -83,13 +83,21 @@ impl Part {
     }
 }
 
+fn job() -> String {
+    format!(r#"{{"type":"noop","params":{PARAMS}}}"#)
+}
+
+/// A body that submits so many jobs.
+pub fn many_jobs(count: usize) -> Bytes {
+    format!("[{}]", vec![job(); count].join(",")).into()
+}
+
 async fn submit(to: &mut Connection, count: usize, jobs: usize) -> Result<(usize, Vec<Calls>)> {
-    let job = format!(r#"{{"type":"noop","params":{PARAMS}}}"#);
     let (path, body) = match jobs {
-        1 => ("/api/jobs", job),
-        _ => ("/api/jobs/bulk", format!("[{}]", vec![job; jobs].join(","))),
+        1 => ("/api/jobs", Bytes::from(job())),
+        _ => ("/api/jobs/bulk", many_jobs(jobs)),
     };
-    let (body, mut calls) = (Bytes::from(body), Calls::default());
+    let mut calls = Calls::default();
     for _ in 0..count {
         calls.post(to, path, body.clone()).await?;
     }
@@ -126,24 +134,35 @@ async fn drain(to: &mut Connection, worker: &str) -> Result<(usize, Vec<Calls>)>
     }
 }
 
+/// A body that claims up to so many jobs.
+pub fn claim_many(worker: &str, most: usize) -> Bytes {
+    format!(r#"{{"worker_id":"{worker}","max":{most}}}"#).into()
+}
+
+/// How many jobs were claimed and the body that completes them; nothing if there were none.
+pub fn complete_many(worker: &str, claimed: &[u8]) -> Result<Option<(usize, Bytes)>> {
+    let ClaimedMany { jobs } = serde_json::from_slice(claimed)?;
+    if jobs.is_empty() {
+        return Ok(None);
+    }
+    let end = |Claimed { id, lease }: &Claimed<'_>| {
+        format!(r#"{{"id":"{id}","lease":{lease},"outcome":"completed","result":{{"ok":true}}}}"#)
+    };
+    let each: Vec<String> = jobs.iter().map(end).collect();
+    let body = format!(r#"{{"worker_id":"{worker}","ends":[{}]}}"#, each.join(","));
+    Ok(Some((jobs.len(), body.into())))
+}
+
 async fn drain_many(to: &mut Connection, worker: &str, most: usize) -> Result<(usize, Vec<Calls>)> {
     let (mut claims, mut ends, mut done) = (Calls::default(), Calls::default(), 0);
-    let claim = Bytes::from(format!(r#"{{"worker_id":"{worker}","max":{most}}}"#));
+    let claim = claim_many(worker, most);
     loop {
         let answer = claims.post(to, "/api/jobs/claim", claim.clone()).await?;
-        let ClaimedMany { jobs } = serde_json::from_slice(&answer)?;
-        if jobs.is_empty() {
+        let Some((count, body)) = complete_many(worker, &answer)? else {
             return Ok((done, vec![claims, ends]));
-        }
-        let end = |Claimed { id, lease }: &Claimed<'_>| {
-            format!(
-                r#"{{"id":"{id}","lease":{lease},"outcome":"completed","result":{{"ok":true}}}}"#
-            )
         };
-        let each: Vec<String> = jobs.iter().map(end).collect();
-        let body = format!(r#"{{"worker_id":"{worker}","ends":[{}]}}"#, each.join(","));
-        ends.post(to, "/api/jobs/ends", body.into()).await?;
-        done += jobs.len();
+        ends.post(to, "/api/jobs/ends", body).await?;
+        done += count;
     }
 }
 

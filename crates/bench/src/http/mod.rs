@@ -5,6 +5,7 @@ mod calls;
 mod client;
 mod raw;
 mod served;
+mod soak;
 mod streams;
 mod waiting;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 pub use self::raw::{RAW, serve as serve_raw};
+pub use self::soak::measure as soak;
 use crate::table::Line;
 
 /// The durability of every figure here.

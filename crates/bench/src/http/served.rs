@@ -87,6 +87,11 @@ impl Served {
         process::resident_megabytes(self.process)
     }
 
+    /// Its open files and connections.
+    pub fn open_files(&self) -> Result<usize> {
+        process::open_files(self.process)
+    }
+
     /// Asks it to end and waits until it has.
     pub async fn stop(mut self) -> Result<()> {
         drop(self.child.stdin.take());

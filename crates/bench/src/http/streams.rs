@@ -4,16 +4,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
+use super::calls::many_jobs;
 use super::client::Connection;
 use super::served::Served;
 use super::{MODE, milliseconds, percentile};
-use crate::stores::PARAMS;
 use crate::table::{Line, thousands};
 
 /// Streams that are read.
@@ -64,8 +63,7 @@ async fn read(mut body: Incoming, after: u64, count: usize) -> Result<Read> {
 
 /// Makes 1 000 events a second for a while; answers when each call began.
 async fn make_events(to: &mut Connection, calls: usize) -> Result<Vec<Instant>> {
-    let job = format!(r#"{{"type":"noop","params":{PARAMS}}}"#);
-    let body = Bytes::from(format!("[{}]", vec![job; TOGETHER].join(",")));
+    let body = many_jobs(TOGETHER);
     let mut begun = Vec::with_capacity(calls);
     let mut every = tokio::time::interval(EVERY);
     for _ in 0..calls {

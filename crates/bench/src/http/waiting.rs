@@ -16,6 +16,8 @@ use crate::table::Line;
 const IDLE: usize = 1_000;
 /// How long a claim of an agent waits, if nobody says otherwise.
 const WAIT: Duration = Duration::from_secs(30);
+/// How long claims have waited before a job is submitted.
+const SETTLED: Duration = Duration::from_millis(5);
 /// How long a job may be on its way at most.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -70,6 +72,8 @@ async fn to_waiting(
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
         all_wait(to, workers).await?;
+        // A worker that waits has done so for a while.
+        tokio::time::sleep(SETTLED).await;
         let begin = Instant::now();
         to.post("/api/jobs", r#"{"type":"noop"}"#).await?;
         let at = tokio::time::timeout(PATIENCE, got.recv()).await;
