@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: prints one table with our figures, the raw floor of the same run, the ratios, the
 //! durability modes and the goals. `--quick` shrinks everything for a first look, `--peers` also installs and
-//! runs other queues; words name parts.
+//! runs other queues; words name parts. `soak` runs only when it is named.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
