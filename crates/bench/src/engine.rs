@@ -1,7 +1,7 @@
 //! Figures of the engine and of the program: drain through handlers, time from submit to start, what
 //! idling costs, and a run of many small commands beside `xargs`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -138,14 +138,20 @@ fn busy() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// `runcue run` of many `true` commands beside `xargs -P`, both with as many at once.
-pub fn commands(count: usize, lines: &mut Vec<Line>) -> Result<()> {
+/// The program itself, which is built beside this one.
+pub fn program() -> Result<PathBuf> {
     let runcue = std::env::current_exe()?.with_file_name("runcue");
     ensure!(
         runcue.exists(),
         "{} is missing; build it with `cargo build --release`",
         runcue.display()
     );
+    Ok(runcue)
+}
+
+/// `runcue run` of many `true` commands beside `xargs -P`, both with as many at once.
+pub fn commands(count: usize, lines: &mut Vec<Line>) -> Result<()> {
+    let runcue = program()?;
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("true.yaml");
     let text = format!(

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: prints one table with our figures, the raw floor of the same run, the ratios, the
 //! durability modes and the goals. `--quick` shrinks everything for a first look, `--peers` also installs and
-//! runs other queues; words name parts.
+//! runs other queues; words name parts. `soak` runs only when it is named.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -9,9 +9,11 @@
 
 mod engine;
 mod floor;
+mod http;
 mod lmdb;
 mod peers;
 mod postgres;
+mod process;
 mod redis;
 mod servers;
 mod stores;
@@ -30,19 +32,23 @@ fn now() -> Timestamp {
 }
 
 /// The parts, those that leave little behind first.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "throughput",
     "limits",
     "engine",
     "latency",
     "idle",
     "commands",
+    "http",
     "lmdb",
     "postgres",
     "redis",
     "flatness",
     "memory",
 ];
+
+/// Parts that run only when they are named: they take long and say little that is new every time.
+const LONG: [&str; 1] = ["soak"];
 
 /// What was asked for besides the parts.
 #[derive(Clone, Copy)]
@@ -53,6 +59,9 @@ struct Wanted {
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if words == [http::RAW] {
+        return tokio::runtime::Runtime::new()?.block_on(http::serve_raw());
+    }
     let has = |flag: &str| words.iter().any(|word| word == flag);
     let wanted = Wanted { quick: has("--quick"), peers: has("--peers") };
     let is_flag = |word: &&String| word.starts_with("--");
@@ -63,8 +72,9 @@ fn main() -> Result<()> {
     }
     let named: Vec<&str> =
         words.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
-    if let Some(unknown) = named.iter().find(|word| !PARTS.contains(word)) {
-        bail!("there is no part {unknown}; there are {}", PARTS.join(", "));
+    let known = [&PARTS[..], &LONG[..]].concat();
+    if let Some(unknown) = named.iter().find(|word| !known.contains(word)) {
+        bail!("there is no part {unknown}; there are {}", known.join(", "));
     }
     if let [part] = named[..] {
         let lines = tokio::runtime::Runtime::new()?.block_on(measure(part, wanted))?;
@@ -104,6 +114,8 @@ async fn measure(part: &str, wanted: Wanted) -> Result<Vec<table::Line>> {
         "latency" => engine::latency(if quick { 500 } else { 2_000 }, &mut lines).await?,
         "idle" => engine::idle(if quick { 5 } else { 20 }, &mut lines).await?,
         "commands" => tokio::task::block_in_place(|| engine::commands(2_000, &mut lines))?,
+        "http" => http::measure(quick, &mut lines).await?,
+        "soak" => http::soak(quick, &mut lines).await?,
         "lmdb" => lmdb::measure(count, &mut lines).await?,
         "postgres" => postgres::measure(count, peers, &mut lines).await?,
         "redis" => redis::measure(count, peers, &mut lines).await?,

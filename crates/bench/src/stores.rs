@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use runcue_core::service::Rate;
 use runcue_core::{
     GroupName, JobId, JobSpec, Json, ServiceName, ServiceSpec, TaskName, Use, WorkerId,
@@ -12,6 +12,7 @@ use runcue_store::{ClaimRequest, Finish, Outcome, Store, SubmitBatch};
 use runcue_store_sqlite::{Durability, Options, SqliteStore};
 
 use crate::floor::Floor;
+use crate::process::resident_megabytes;
 use crate::table::Line;
 
 pub const PARAMS: &str = r#"{"page":17,"document":"a-document-of-some-length.pdf"}"#;
@@ -246,7 +247,7 @@ pub async fn memory(million: usize, lines: &mut Vec<Line>) -> Result<()> {
         submit(&store, &mut jobs, million / 10).await?;
     }
     drain(&store, million / 20).await?;
-    let megabytes = resident_megabytes()?;
+    let megabytes = resident_megabytes(std::process::id())?;
     store.close().await?;
     let figure = format!("{megabytes:.0} MB");
     lines.push(Line::figure(
@@ -257,11 +258,4 @@ pub async fn memory(million: usize, lines: &mut Vec<Line>) -> Result<()> {
         Some(megabytes < 150.0),
     ));
     Ok(())
-}
-
-fn resident_megabytes() -> Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("this figure needs Linux")?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
-    let kilobytes: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
-    Ok(kilobytes / 1024.0)
 }
