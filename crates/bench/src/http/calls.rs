@@ -76,7 +76,7 @@ impl Part {
     async fn run(self, mut to: Connection) -> Result<(usize, Vec<Calls>)> {
         match self {
             Self::Submit { calls, jobs } => submit(&mut to, calls, jobs).await,
-            Self::Drain { worker, jobs } if jobs == 1 => drain(&mut to, &worker).await,
+            Self::Drain { worker, jobs: 1 } => drain(&mut to, &worker).await,
             Self::Drain { worker, jobs } => drain_many(&mut to, &worker, jobs).await,
             Self::Raw { sizes, calls, jobs } => raw_calls(&mut to, &sizes, calls, jobs).await,
         }
