@@ -98,6 +98,20 @@ fn tokens() -> Vec<StaticToken> {
         .collect()
 }
 
+/// Every waiting worker and every reader of a stream is an open file, and the usual bound is meant for programs
+/// that have no such guests: it is raised as far as the system allows.
+#[cfg(unix)]
+fn allow_many_connections() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::debug!("the bound of open files stays as it is: {error}");
+    }
+}
+
+#[cfg(not(unix))]
+fn allow_many_connections() {}
+
 /// A hub that is ready to be served.
 pub struct Served {
     /// The hub.
@@ -115,6 +129,7 @@ pub struct Served {
 /// Opens the store, the door and the hub.
 pub async fn open(args: Args, app: &App) -> Result<Served, Trouble> {
     let listen = address(args.listen)?;
+    allow_many_connections();
     let tokens = tokens();
     let token = tokens.first().map(|token| token.secret.clone());
     let loopback = listen.ip().is_loopback();

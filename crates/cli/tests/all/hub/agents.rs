@@ -188,3 +188,16 @@ fn a_token_made_on_the_command_line_is_known_to_a_running_hub_until_it_is_revoke
     let refused = scene.sandbox.run(&["token", "revoke", "boss"]).refused(1);
     assert!(refused.contains("token list"), "{refused}");
 }
+
+#[test]
+fn a_hub_takes_as_many_connections_as_the_system_allows() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // The hub inherits it.
+    setrlimit(Resource::Nofile, Rlimit { current: Some(200), maximum }).unwrap();
+    let scene = Scene::new(&[]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", scene.hub.0.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[3], words[4], "{line}");
+}
