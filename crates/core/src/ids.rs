@@ -44,7 +44,8 @@ pub enum NameError {
     },
 }
 
-const MAX_NAME: usize = 255;
+/// The longest name of anything, in bytes.
+pub const MAX_NAME: usize = 255;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {

@@ -1,5 +1,5 @@
 //! Reads a job that somebody wrote by hand, and refuses what would be ignored otherwise: a field that no job has is
-//! most likely a misspelt one.
+//! most likely a misspelt one. Fronts that read other objects as strictly learn from here which fields those have.
 
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
@@ -46,7 +46,7 @@ fn strange(value: &Value, fields: &[&str]) -> Option<String> {
 }
 
 /// The fields of a struct, as serde knows them: nothing has to be listed a second time.
-fn fields_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
+pub fn fields_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     let mut names = Names(&[]);
     // It only looks at what it is asked for and answers nothing.
     let _ = T::deserialize(&mut names);

@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use runcue_core::ids::MAX_NAME;
+use runcue_core::strict::fields_of;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::wire::strict::fields_of;
-
-/// The longest name of anything, in bytes.
-const MAX_NAME: usize = 255;
 /// No control characters: they would garble a terminal, a log line or a path.
 const PRINTABLE: &str = r"^[^\u0000-\u001f\u007f-\u009f]+$";
 

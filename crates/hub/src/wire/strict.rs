@@ -5,9 +5,10 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::value::{MapAccessDeserializer, StringDeserializer};
-use serde::de::{DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
+use runcue_core::strict::fields_of;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// An object that has only fields its type knows.
 #[derive(Clone, Debug)]
@@ -65,12 +66,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for OnlyKnown<A> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, A::Error> {
-        let Some(name) = self.map.next_key::<String>()? else { return Ok(None) };
-        if !self.fields.contains(&name.as_str()) {
-            return Err(A::Error::unknown_field(&name, self.fields));
-        }
-        let name: StringDeserializer<A::Error> = name.into_deserializer();
-        seed.deserialize(name).map(Some)
+        self.map.next_key_seed(KnownName { seed, fields: self.fields })
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
@@ -78,36 +74,32 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for OnlyKnown<A> {
     }
 }
 
-/// The fields of a struct, as serde knows them: nothing has to be listed a second time.
-pub fn fields_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
-    let mut names = Names(&[]);
-    // It only looks at what it is asked for and answers nothing.
-    let _ = T::deserialize(&mut names);
-    names.0
+/// The name of a field on its way to whoever asked for it, looked at without keeping it.
+struct KnownName<K> {
+    seed: K,
+    fields: &'static [&'static str],
 }
 
-struct Names(&'static [&'static str]);
+impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for KnownName<K> {
+    type Value = K::Value;
 
-impl<'de> Deserializer<'de> for &mut Names {
-    type Error = serde::de::value::Error;
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<K::Value, D::Error> {
+        from.deserialize_identifier(self)
+    }
+}
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
-        Err(Self::Error::custom("not a struct"))
+impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for KnownName<K> {
+    type Value = K::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a field")
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        fields: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, Self::Error> {
-        self.0 = fields;
-        Err(Self::Error::custom("only asked"))
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
-        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<K::Value, E> {
+        if !self.fields.contains(&name) {
+            return Err(E::unknown_field(name, self.fields));
+        }
+        self.seed.deserialize(name.into_deserializer())
     }
 }
 
