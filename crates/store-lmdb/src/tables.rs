@@ -372,8 +372,10 @@ impl Tables for LmdbTables {
         self.delete_lanes(limit)
     }
 
-    fn put_group(&mut self, group: &GroupInfo) -> Result<()> {
-        self.put_stamped(Table::Group, &keys::group(group.name.as_ref()), group)
+    fn put_groups(&mut self, groups: &[&GroupInfo]) -> Result<()> {
+        groups.iter().try_for_each(|group| {
+            self.put_stamped(Table::Group, &keys::group(group.name.as_ref()), *group)
+        })
     }
 
     fn put_queue(&mut self, queue: &QueueInfo) -> Result<()> {

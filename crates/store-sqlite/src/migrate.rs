@@ -6,7 +6,10 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::failure::explain;
 
-const STEPS: &[&str] = &[include_str!("../migrations/0001_queue.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../migrations/0001_queue.sql"),
+    include_str!("../migrations/0002_group_runs.sql"),
+];
 
 /// The newest schema this version knows.
 pub const SCHEMA: u32 = STEPS.len() as u32;

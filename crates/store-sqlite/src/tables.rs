@@ -1,5 +1,6 @@
 //! The rows of the file, as the machine asks for them. Every statement is prepared once and kept.
 
+mod groups;
 mod inbox;
 mod insert;
 mod jobs;
@@ -28,6 +29,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use crate::failure::explain;
 use crate::rows::{blob, signed, text, unsigned};
 use crate::specs::Specs;
+use crate::tables::groups::GroupLog;
 use crate::tables::pending::Pending;
 
 /// No transaction has as many entries in the log of service use; its revision is the rest of their numbers.
@@ -49,6 +51,8 @@ pub struct SqliteTables {
     specs: RefCell<Specs>,
     /// Places of claimed jobs that are still there, by lane.
     left: RefCell<Map<i64, usize>>,
+    /// Changes of groups that are not in their rows yet.
+    group_log: GroupLog,
     /// There may be jobs in the inbox that this transaction has not looked at.
     inbox_waits: bool,
 }
@@ -64,6 +68,7 @@ impl SqliteTables {
             pending: RefCell::default(),
             specs: RefCell::default(),
             left: RefCell::default(),
+            group_log: GroupLog::default(),
             inbox_waits: false,
         }
     }
@@ -256,6 +261,10 @@ impl Tables for SqliteTables {
         self.load_ready(lane, limit)
     }
 
+    fn ready_from(&mut self, seq: Seq, limit: usize) -> Result<Vec<Job>> {
+        self.load_ready_from(seq, limit)
+    }
+
     fn ahead(&mut self, job: &Job) -> Result<u64> {
         let sql = "SELECT count(*) FROM ready JOIN job USING (seq) WHERE ready.lane = ?1 AND job.stage = 0 \
                    AND (ready.priority > ?2 OR (ready.priority = ?2 AND ready.seq < ?3))";
@@ -358,8 +367,8 @@ impl Tables for SqliteTables {
         self.delete_lanes(limit)
     }
 
-    fn put_group(&mut self, group: &GroupInfo) -> Result<()> {
-        self.write_group(group)
+    fn put_groups(&mut self, groups: &[&GroupInfo]) -> Result<()> {
+        self.log_groups(groups)
     }
 
     fn put_queue(&mut self, queue: &QueueInfo) -> Result<()> {

@@ -164,6 +164,12 @@ pub trait Tables {
     -> Result<Vec<Head>>;
     /// The first ready jobs of a lane whole, best first.
     fn ready_jobs(&mut self, lane: LaneId, limit: usize) -> Result<Vec<Job>>;
+    /// The ready jobs among so many from this one on, in the order of their submission. Tables that read several
+    /// no faster than one need not offer it.
+    fn ready_from(&mut self, seq: Seq, limit: usize) -> Result<Vec<Job>> {
+        let _ = (seq, limit);
+        Ok(Vec::new())
+    }
     /// How many ready jobs of a lane stand before a job.
     fn ahead(&mut self, job: &Job) -> Result<u64>;
     /// Jobs whose instant has come, earliest first.
@@ -206,8 +212,8 @@ pub trait Tables {
     /// paused. Answers whether it deleted anything. Whoever knew them is told by [`Changes::afresh`].
     fn prune_lanes(&mut self, limit: usize) -> Result<bool>;
 
-    /// Writes a group.
-    fn put_group(&mut self, group: &GroupInfo) -> Result<()>;
+    /// Writes groups.
+    fn put_groups(&mut self, groups: &[&GroupInfo]) -> Result<()>;
     /// Writes a queue.
     fn put_queue(&mut self, queue: &QueueInfo) -> Result<()>;
     /// Writes a service.

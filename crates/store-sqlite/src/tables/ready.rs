@@ -17,6 +17,9 @@ struct Left {
     last: i64,
 }
 
+/// Params that are read at once beside those of a job that is wanted.
+const NEAR_BYTES: usize = 512 * 1024;
+
 /// Places left in a lane before it is swept.
 const LEFT: usize = 128;
 
@@ -74,6 +77,39 @@ impl SqliteTables {
             }
         }
         Ok(jobs)
+    }
+
+    /// The ready jobs among so many from one on, as far as a bound of bytes goes. They stand next to each other in
+    /// the file.
+    pub(super) fn load_ready_from(&self, seq: Seq, limit: usize) -> Result<Vec<Job>> {
+        const SQL: &str = joined!(
+            "SELECT job.seq, job.lane, job.has_outcome, ",
+            READY_COLUMNS,
+            " FROM job JOIN body ON body.seq = job.seq WHERE job.seq BETWEEN ?1 AND ?2 AND job.stage = 0 ",
+            "ORDER BY job.seq"
+        );
+        self.settle()?;
+        let first = signed(seq.0);
+        let look = || -> rusqlite::Result<Vec<Job>> {
+            let mut found = Vec::with_capacity(limit);
+            let mut bytes = 0;
+            let mut statement = self.connection.prepare_cached(SQL)?;
+            let mut rows = statement.query([first, first.saturating_add(limit_of(limit) - 1)])?;
+            while bytes < NEAR_BYTES
+                && let Some(row) = rows.next()?
+            {
+                // What came of it would have to be looked up.
+                if row.get(2)? {
+                    continue;
+                }
+                let place = (LaneId(unsigned(row.get(1)?)), Seq(unsigned(row.get(0)?)));
+                let (job, _) = rows::ready_job(row, 3, place, &mut self.specs.borrow_mut())?;
+                bytes += job.spec.params.as_str().len();
+                found.push(job);
+            }
+            Ok(found)
+        };
+        look().map_err(|error| self.explain(&error))
     }
 
     /// Reads the first ready jobs of a statement whose columns begin with priority, place and stage, and

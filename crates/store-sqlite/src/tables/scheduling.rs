@@ -1,4 +1,4 @@
-//! What the board is built from: groups, queues, services, lanes, uses and held jobs.
+//! What the board is built from besides groups: queues, services, lanes, uses and held jobs.
 
 use super::*;
 use crate::rows::parsed;
@@ -37,12 +37,6 @@ impl SqliteTables {
             })
         })?;
         Ok(found.unwrap_or_default())
-    }
-
-    fn groups_after(&self, since: i64) -> Result<Vec<GroupInfo>> {
-        let sql = "SELECT name, paused, turn, queued, leased, running, completed, failed, cancelled, quarantined \
-                   FROM grp WHERE stamp > ?1";
-        self.rows(sql, [since], read_group)
     }
 
     fn queues_after(&self, since: i64) -> Result<Vec<QueueInfo>> {
@@ -115,10 +109,11 @@ impl SqliteTables {
         self.rows(sql, [], |row| Ok((LaneId(unsigned(row.get(0)?)), row.get(1)?)))
     }
 
-    pub(super) fn delete_lanes(&self, limit: usize) -> Result<bool> {
+    pub(super) fn delete_lanes(&mut self, limit: usize) -> Result<bool> {
         let sql = "DELETE FROM lane WHERE lane IN \
                    (SELECT lane FROM lane WHERE lane NOT IN (SELECT lane FROM job) LIMIT ?1)";
         let lanes = self.run(sql, [limit_of(limit)])?;
+        self.move_groups()?;
         let sql = "DELETE FROM grp WHERE NOT paused \
                    AND queued + leased + running + completed + failed + cancelled + quarantined = 0";
         let groups = self.run(sql, [])?;
@@ -126,32 +121,6 @@ impl SqliteTables {
             self.run("UPDATE meta SET lanes_pruned = ?1", [self.stamp])?;
         }
         Ok(lanes + groups > 0)
-    }
-
-    pub(super) fn write_group(&self, group: &GroupInfo) -> Result<()> {
-        let name = group.name.as_ref().map_or("", GroupName::as_str);
-        let counts = &group.counts;
-        let values = params![
-            name,
-            group.paused,
-            signed(group.turn),
-            signed(counts.queued),
-            signed(counts.leased),
-            signed(counts.running),
-            signed(counts.completed),
-            signed(counts.failed),
-            signed(counts.cancelled),
-            signed(counts.quarantined),
-            self.stamp,
-        ];
-        let sql = "UPDATE grp SET paused = ?2, turn = ?3, queued = ?4, leased = ?5, running = ?6, completed = ?7, \
-                   failed = ?8, cancelled = ?9, quarantined = ?10, stamp = ?11 WHERE name = ?1";
-        if self.run(sql, values)? == 0 {
-            let sql = "INSERT INTO grp (name, paused, turn, queued, leased, running, completed, failed, cancelled, \
-                       quarantined, stamp) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-            self.run(sql, values)?;
-        }
-        Ok(())
     }
 
     pub(super) fn write_queue(&self, queue: &QueueInfo) -> Result<()> {
@@ -195,14 +164,10 @@ impl SqliteTables {
             let counts = read_counts(row, 1)?;
             Ok((row.get::<_, String>(0)?, counts))
         })?;
-        let kept = self.groups_after(0)?;
+        let kept = self.all_groups()?;
         for (name, counts) in real {
             let group = group_name(Some(&name)).map_err(|e| self.explain(&e))?;
-            let noted = kept
-                .iter()
-                .find(|info| info.name == group)
-                .map(|info| info.counts)
-                .unwrap_or_default();
+            let noted = kept.get(&group).map(|info| info.counts).unwrap_or_default();
             if noted != counts {
                 findings.push(format!("group {name:?} counts {noted:?}, its jobs are {counts:?}"));
             }
@@ -232,17 +197,7 @@ impl SqliteTables {
     }
 }
 
-/// Reads a group's row; the empty name stands for the jobs without one.
-fn read_group(row: &Row<'_>) -> rusqlite::Result<GroupInfo> {
-    Ok(GroupInfo {
-        name: group_name(Some(row.get_ref(0)?.as_str()?))?,
-        paused: row.get(1)?,
-        turn: unsigned(row.get(2)?),
-        counts: read_counts(row, 3)?,
-    })
-}
-
-fn read_counts(row: &Row<'_>, from: usize) -> rusqlite::Result<Counts> {
+pub(super) fn read_counts(row: &Row<'_>, from: usize) -> rusqlite::Result<Counts> {
     let at = |n: usize| row.get::<_, i64>(from + n).map(unsigned);
     Ok(Counts {
         queued: at(0)?,
@@ -255,7 +210,7 @@ fn read_counts(row: &Row<'_>, from: usize) -> rusqlite::Result<Counts> {
     })
 }
 
-fn group_name(name: Option<&str>) -> rusqlite::Result<Option<GroupName>> {
+pub(super) fn group_name(name: Option<&str>) -> rusqlite::Result<Option<GroupName>> {
     name.filter(|name| !name.is_empty()).map(parsed_name).transpose()
 }
 

@@ -5,6 +5,7 @@
 
 mod file;
 mod fixture;
+mod group_runs;
 mod inbox;
 mod places;
 mod presence;

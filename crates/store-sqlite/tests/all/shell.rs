@@ -45,7 +45,7 @@ async fn a_key_and_a_group_per_job_leave_nothing_behind_when_the_jobs_are_pruned
     };
     store.submit(now, SubmitBatch::of((1..=300).map(job).collect())).await.unwrap();
     store.cancel(now, JobFilter::of_ids((2..=300).map(JobId::from_u128)), false).await.unwrap();
-    let rows = "SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM grp)";
+    let rows = "SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM groups)";
     assert_eq!(ask(&path, rows), "300|300");
     let later = now.plus(std::time::Duration::from_secs(8 * 24 * 3600));
     store.prune(later, Retention::default(), false).await.unwrap();

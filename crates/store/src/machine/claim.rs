@@ -10,6 +10,9 @@ use runcue_core::Lease;
 use runcue_core::board::{Pass, Pick, units_of};
 use runcue_core::transition::lease_limit;
 
+/// Jobs read together where one of them is taken.
+const NEAR: usize = 64;
+
 impl<T: Tables> Machine<T> {
     /// Hands out up to `max` jobs.
     pub fn claim(&mut self, now: Timestamp, request: &ClaimRequest) -> Result<Claimed> {
@@ -40,7 +43,8 @@ impl<T: Tables> Machine<T> {
         }
         while claimed.jobs.len() < request.max {
             let Some(pick) = self.board.next(pass) else { break };
-            match self.take(now, request, &pick)? {
+            let wanted = request.max - claimed.jobs.len();
+            match self.take(now, request, &pick, wanted)? {
                 Some(taken) => claimed.jobs.push(taken),
                 // Another process has it: what is known of this lane is out of date.
                 None => self.board.forget_heads(pick.lane),
@@ -90,22 +94,34 @@ impl<T: Tables> Machine<T> {
                 continue;
             }
             let pick = Pick { lane: job.lane, head: Head::of(job.seq, &job.spec) };
-            claimed.jobs.extend(self.take(now, request, &pick)?);
+            claimed.jobs.extend(self.take(now, request, &pick, 1)?);
             self.fill_hungry()?;
         }
         Ok(())
     }
 
-    /// Makes a pick the claimer's own, if it still waits for its turn.
+    /// The job of a pick. If it has to be read, so are some that the same claim may want next.
+    fn picked(&mut self, seq: Seq, wanted: usize) -> Result<Option<Job>> {
+        if let Some(job) = self.fetched.take(seq) {
+            return Ok(Some(job));
+        }
+        let near = self.tables.ready_from(seq, wanted.min(NEAR))?;
+        self.fetched.keep_near(near);
+        match self.fetched.take(seq) {
+            Some(job) => Ok(Some(job)),
+            None => self.tables.job(seq),
+        }
+    }
+
+    /// Makes a pick the claimer's own, if it still waits for its turn. So many jobs are wanted in all.
     fn take(
         &mut self,
         now: Timestamp,
         request: &ClaimRequest,
         pick: &Pick,
+        wanted: usize,
     ) -> Result<Option<(Job, Lease)>> {
-        let fetched = self.fetched.take(pick.head.seq);
-        let found = if fetched.is_some() { fetched } else { self.tables.job(pick.head.seq)? };
-        let Some(mut job) = found else { return Ok(None) };
+        let Some(mut job) = self.picked(pick.head.seq, wanted)? else { return Ok(None) };
         if job.life.state != State::Queued(Wait::Turn) {
             return Ok(None);
         }

@@ -17,6 +17,7 @@ mod candidates;
 mod claim;
 mod define;
 mod extend;
+mod fetched;
 mod finish;
 mod hand_over;
 mod inspect;
@@ -39,6 +40,7 @@ use runcue_core::{
     ServiceName, State, StateWord, Timestamp, Wait,
 };
 
+use self::fetched::Fetched;
 use crate::reply::{GroupInfo, QueueInfo};
 use crate::tables::{Changes, Counters, ServiceRow, Tables, UsageRow};
 use crate::{Result, StoreError};
@@ -59,7 +61,7 @@ pub struct Machine<T> {
     /// Jobs claimed through this machine, as long as nobody else has written since.
     held: Map<JobId, Job>,
     lanes: Map<LaneKey, LaneId>,
-    /// Jobs at the heads of lanes, read together with them; as good as the cache they belong to.
+    /// Jobs read ahead of their claim; as good as the cache they belong to.
     fetched: Fetched,
     /// The next firing of any schedule; nothing while that is not known.
     firing: Option<Option<Timestamp>>,
@@ -148,8 +150,12 @@ impl<T: Tables> Machine<T> {
         for name in &news.groups {
             if let Some(group) = self.groups.get_mut(name) {
                 group.turn = self.board.turn(name.as_ref());
-                self.tables.put_group(group)?;
             }
+        }
+        let groups: Vec<&GroupInfo> =
+            news.groups.iter().filter_map(|name| self.groups.get(name)).collect();
+        if !groups.is_empty() {
+            self.tables.put_groups(&groups)?;
         }
         for name in &news.queues {
             if let Some(queue) = self.queues.get(name) {
@@ -498,42 +504,6 @@ impl<T: Tables> Machine<T> {
     }
 }
 
-/// Jobs read ahead of their claim, within a bound.
-#[derive(Debug, Default)]
-struct Fetched {
-    jobs: Map<Seq, Job>,
-    bytes: usize,
-}
-
-impl Fetched {
-    /// What may be read ahead, roughly, in bytes.
-    const MOST: usize = 16 * 1024 * 1024;
-    /// What a job takes besides its params.
-    const EACH: usize = 1024;
-
-    fn has_room(&self) -> bool {
-        self.bytes < Self::MOST
-    }
-
-    fn keep(&mut self, job: Job) {
-        let bytes = weight(&job);
-        if self.bytes + bytes <= Self::MOST && self.jobs.insert(job.seq, job).is_none() {
-            self.bytes += bytes;
-        }
-    }
-
-    fn take(&mut self, seq: Seq) -> Option<Job> {
-        let job = self.jobs.remove(&seq)?;
-        self.bytes -= weight(&job);
-        Some(job)
-    }
-
-    fn clear(&mut self) {
-        self.jobs.clear();
-        self.bytes = 0;
-    }
-}
-
 /// Units in all that were used at each instant.
 fn in_all(
     usage: impl IntoIterator<Item = UsageRow>,
@@ -547,10 +517,6 @@ fn in_all(
 
 fn signed(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX)
-}
-
-fn weight(job: &Job) -> usize {
-    Fetched::EACH + job.spec.params.as_str().len()
 }
 
 fn describe(

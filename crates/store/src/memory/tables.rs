@@ -365,8 +365,8 @@ impl Tables for MemoryTables {
         Ok(!gone.is_empty() || self.groups.len() < groups)
     }
 
-    fn put_group(&mut self, group: &GroupInfo) -> Result<()> {
-        self.groups.insert(group.name.clone(), group.clone());
+    fn put_groups(&mut self, groups: &[&GroupInfo]) -> Result<()> {
+        self.groups.extend(groups.iter().map(|group| (group.name.clone(), (*group).clone())));
         Ok(())
     }
 

@@ -374,8 +374,9 @@ impl<B: Backend> Tables for Overlay<B> {
         self.drop_idle(limit)
     }
 
-    fn put_group(&mut self, group: &GroupInfo) -> Result<()> {
-        self.writes.groups.insert(group.name.clone(), group.clone());
+    fn put_groups(&mut self, groups: &[&GroupInfo]) -> Result<()> {
+        let named = groups.iter().map(|group| (group.name.clone(), (*group).clone()));
+        self.writes.groups.extend(named);
         Ok(())
     }
 
