@@ -3,8 +3,10 @@
 //! is remembered, so that most jobs are neither parsed nor serialized. A claim takes its jobs from many groups in
 //! turn, so one text would not be enough for reading; a submission mostly brings jobs of one kind.
 
+use std::sync::Arc;
+
 use runcue_core::map::Map;
-use runcue_core::{JobId, JobSpec, Json};
+use runcue_core::{GroupName, JobId, JobSpec, Json};
 
 use crate::rows::{parsed, text};
 
@@ -19,8 +21,18 @@ const LONGEST: usize = 512;
 /// Texts and what they say.
 #[derive(Debug, Default)]
 pub struct Specs {
-    read: Map<String, JobSpec>,
+    read: Map<String, Known>,
+    /// The latest of what [`Known`] shares.
+    latest: Option<Arc<JobSpec>>,
     written: Option<(String, JobSpec)>,
+}
+
+/// What a text says. Jobs of many groups tend to differ in nothing else, so all but the group is shared: a thousand
+/// whole specs would not stay within reach of the processor.
+#[derive(Debug)]
+struct Known {
+    rest: Arc<JobSpec>,
+    group: Option<GroupName>,
 }
 
 impl Specs {
@@ -32,16 +44,14 @@ impl Specs {
         target: Option<String>,
         params: Option<&str>,
     ) -> rusqlite::Result<JobSpec> {
-        let shared = match self.read.get(written) {
-            Some(known) => known.clone(),
-            None => {
-                let spec = parse(written)?;
-                self.remember(written, &spec);
-                spec
-            }
-        };
         let params = params.map(Json::trusted).unwrap_or_default();
-        Ok(JobSpec { id, target, params, ..shared })
+        if let Some(Known { rest, group }) = self.read.get(written) {
+            let group = group.clone();
+            return Ok(JobSpec { id, target, params, group, ..JobSpec::clone(rest) });
+        }
+        let spec = JobSpec { id, target, params, ..parse(written)? };
+        self.remember(written, &spec);
+        Ok(spec)
     }
 
     fn remember(&mut self, written: &str, spec: &JobSpec) {
@@ -51,7 +61,12 @@ impl Specs {
         if self.read.len() >= REMEMBERED {
             self.read.clear();
         }
-        self.read.insert(written.to_owned(), spec.clone());
+        let rest = JobSpec { group: None, ..without_own(spec) };
+        let rest = match &self.latest {
+            Some(latest) if **latest == rest => latest.clone(),
+            _ => self.latest.insert(Arc::new(rest)).clone(),
+        };
+        self.read.insert(written.to_owned(), Known { rest, group: spec.group.clone() });
     }
 
     /// The text of everything in a spec that is not the job's own.
@@ -60,13 +75,17 @@ impl Specs {
         let latest = match known {
             Some(known) => known,
             None => {
-                let own = (JobId::from_u128(0), None, Json::default());
-                let rest = JobSpec { id: own.0, target: own.1, params: own.2, ..spec.clone() };
+                let rest = without_own(spec);
                 (serialize(&rest)?, rest)
             }
         };
         Ok(&self.written.insert(latest).0)
     }
+}
+
+/// A spec without what is the job's own.
+fn without_own(spec: &JobSpec) -> JobSpec {
+    JobSpec { id: JobId::from_u128(0), target: None, params: Json::default(), ..spec.clone() }
 }
 
 fn parse(written: &str) -> rusqlite::Result<JobSpec> {

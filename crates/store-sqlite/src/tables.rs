@@ -136,6 +136,8 @@ fn limit_of(limit: usize) -> i64 {
 }
 
 impl Tables for SqliteTables {
+    const NEIGHBOURS: bool = true;
+
     fn revision(&mut self) -> Result<u64> {
         // What a transaction that was rolled back left behind.
         self.pending.borrow_mut().clear();

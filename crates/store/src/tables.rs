@@ -119,6 +119,10 @@ pub enum Due {
 
 /// The rows of an embedded store. See the module's documentation for transactions.
 pub trait Tables {
+    /// Jobs that were submitted one after the other are read faster together than one by one, and faster than
+    /// those of a lane that are scattered among others.
+    const NEIGHBOURS: bool = false;
+
     /// The number of the latest committed change, by whomever.
     fn revision(&mut self) -> Result<u64>;
     /// What changed after a revision; after zero, everything.
@@ -164,8 +168,8 @@ pub trait Tables {
     -> Result<Vec<Head>>;
     /// The first ready jobs of a lane whole, best first.
     fn ready_jobs(&mut self, lane: LaneId, limit: usize) -> Result<Vec<Job>>;
-    /// The ready jobs among so many from this one on, in the order of their submission. Tables that read several
-    /// no faster than one need not offer it.
+    /// The ready jobs among so many from this one on, in the order of their submission, as far as that is
+    /// cheap. Only asked of tables with [`Tables::NEIGHBOURS`].
     fn ready_from(&mut self, seq: Seq, limit: usize) -> Result<Vec<Job>> {
         let _ = (seq, limit);
         Ok(Vec::new())

@@ -8,6 +8,11 @@ impl Board {
         self.lanes.contains_key(&lane)
     }
 
+    /// How many lanes are known.
+    pub fn lane_count(&self) -> usize {
+        self.lanes.len()
+    }
+
     /// The constraints of a lane.
     pub fn lane_key(&self, lane: LaneId) -> Option<&Arc<LaneKey>> {
         self.lanes.get(&lane).map(|lane| &lane.key)
@@ -133,37 +138,14 @@ impl Board {
         }
         let old = std::mem::replace(&mut lane.rank, new);
         let (gate, index) = (lane.gate, lane.group);
-        let group = &mut self.groups[index];
-        let ranks = group.gates.entry(gate).or_default();
-        let best_before = ranks.first().copied();
-        if let Some(old) = old {
-            ranks.remove(&old);
-        }
-        if let Some(new) = new {
-            ranks.insert(new);
-        }
-        let best = ranks.first().copied();
-        if best == best_before {
-            return;
-        }
-        if let Some((priority, seq, _)) = best_before {
-            group.best.remove(&(priority, seq, gate));
-        }
-        match best {
-            Some((priority, seq, _)) => {
-                group.best.insert((priority, seq, gate));
-            }
-            None => {
-                group.gates.remove(&gate);
-            }
-        }
+        self.groups[index].ranks.change(gate, old, new);
         self.place(index);
     }
 
     /// Gives a group its place in the rotation anew.
     pub(super) fn place(&mut self, index: usize) {
         let group = &mut self.groups[index];
-        let new = group.best.first().map(|(_, seq, _)| (group.turn, *seq, index));
+        let new = group.ranks.first().map(|(_, seq, _)| (group.turn, seq, index));
         if new == group.place {
             return;
         }
@@ -236,21 +218,13 @@ impl Board {
             let front = lane.heads.front().filter(|_| !lane.parked);
             let rank = front.map(|head| (Reverse(head.priority), head.seq, *id));
             assert_eq!(lane.rank, rank, "{id:?} is ranked under another head");
-            let ranked = self.groups[lane.group].gates.get(&lane.gate);
-            let is_ranked =
-                rank.is_some_and(|rank| ranked.is_some_and(|ranks| ranks.contains(&rank)));
+            let ranks = &self.groups[lane.group].ranks;
+            let is_ranked = rank.is_some_and(|rank| ranks.contains(lane.gate, &rank));
             assert_eq!(is_ranked, rank.is_some(), "{id:?} is missing from its group");
         }
         for (index, group) in self.groups.iter().enumerate() {
-            let best: BTreeSet<_> = group
-                .gates
-                .iter()
-                .filter_map(|(gate, ranks)| {
-                    ranks.first().map(|(priority, seq, _)| (*priority, *seq, *gate))
-                })
-                .collect();
-            assert_eq!(group.best, best, "group {:?} ranks its gates wrongly", group.name);
-            assert_eq!(group.place.is_some(), !group.best.is_empty());
+            group.ranks.check_invariants(group.name.as_ref());
+            assert_eq!(group.place.is_some(), group.ranks.first().is_some());
             assert!(
                 group.place.is_none_or(|place| self.order.contains(&place) && place.2 == index)
             );

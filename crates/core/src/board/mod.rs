@@ -16,11 +16,13 @@
 
 mod lanes;
 mod pass;
+mod ranks;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
+use self::ranks::Ranks;
 use crate::breaker::{Change, Verdict};
 use crate::ids::{GroupName, JobId, Key, QueueName, ServiceName, Token};
 use crate::job::{JobSpec, Seq};
@@ -93,10 +95,7 @@ struct Group {
     name: Option<GroupName>,
     paused: bool,
     turn: u64,
-    /// The ranked lanes behind each gate.
-    gates: BTreeMap<usize, BTreeSet<Rank>>,
-    /// The best of each gate, best first.
-    best: BTreeSet<(Reverse<i32>, Seq, usize)>,
+    ranks: Ranks,
     place: Option<Place>,
 }
 

@@ -119,16 +119,16 @@ impl Board {
 
     /// The row of a pick is the claimer's: takes its services, counts it, and moves its group back.
     pub fn taken(&mut self, pick: &Pick, job: JobId, token: Token, at: Timestamp, now: Timestamp) {
-        // A store that goes by its rows has taken the job off the board already.
-        let front = self.lanes.get(&pick.lane).and_then(|lane| lane.heads.front());
-        if front.is_none_or(|front| front.rank() <= pick.head.rank()) {
-            self.remove(pick.lane, pick.head.seq);
-        }
         self.set_served(token);
         let Some(lane) = self.lanes.get(&pick.lane) else { return };
-        let (key, index) = (lane.key.clone(), lane.group);
-        self.acquire(job, &key, pick.head.units.as_deref(), at, now);
+        let (gate, index) = (lane.gate, lane.group);
+        if !self.gates[gate].services.is_empty() {
+            let key = lane.key.clone();
+            self.acquire(job, &key, pick.head.units.as_deref(), at, now);
+        }
+        // First the turn: then the group moves once, when its head goes.
         self.groups[index].turn = token.0 * 2 + 1;
+        self.remove(pick.lane, pick.head.seq);
         self.place(index);
     }
 
@@ -140,15 +140,16 @@ impl Board {
             if self.groups[group].paused {
                 continue;
             }
-            let gates: Vec<usize> =
-                self.groups[group].best.iter().map(|(_, _, gate)| *gate).collect();
-            for gate in gates {
+            let mut looked = None;
+            for (gate, lane) in self.groups[group].ranks.lanes() {
                 // Not `is_open`: to a scored claim a breaker that wants a probe is open, and the first job
                 // it takes is the probe.
-                if self.is_unclosed(pass, gate) {
-                    let ranks = &self.groups[group].gates[&gate];
-                    open.extend(ranks.iter().map(|(_, _, lane)| *lane));
-                }
+                let unclosed = match looked {
+                    Some((last, unclosed)) if last == gate => unclosed,
+                    _ => self.is_unclosed(pass, gate),
+                };
+                looked = Some((gate, unclosed));
+                open.extend(unclosed.then_some(lane));
             }
         }
         open
@@ -175,8 +176,10 @@ impl Board {
 
     fn next_place(&self, pass: &Pass) -> Option<Place> {
         use std::ops::Bound::{Excluded, Unbounded};
-        let from = pass.cursor.map_or(Unbounded, Excluded);
-        self.order.range((from, Unbounded)).next().copied()
+        match pass.cursor {
+            None => self.order.first().copied(),
+            Some(cursor) => self.order.range((Excluded(cursor), Unbounded)).next().copied(),
+        }
     }
 
     /// A service whose breaker wants a probe gets the best job that waits for it, whatever its group.
@@ -188,9 +191,8 @@ impl Board {
             let mut lanes: Vec<(Reverse<i32>, Seq, LaneId)> = Vec::new();
             for group in self.groups.iter().filter(|group| !group.paused) {
                 let behind = |gate: &usize| self.gates[*gate].services.contains(&service);
-                let gates = group.gates.iter().filter(|(gate, _)| behind(gate));
-                let ids = gates.flat_map(|(_, ranks)| ranks.iter().map(|(_, _, id)| *id));
-                lanes.extend(ids.filter_map(|id| {
+                let ids = group.ranks.lanes().into_iter().filter(|(gate, _)| behind(gate));
+                lanes.extend(ids.filter_map(|(_, id)| {
                     let (_, head) = self.head(pass, id)?;
                     Some((Reverse(head.priority), head.seq, id))
                 }));
@@ -224,9 +226,11 @@ impl Board {
         }
         let mut from = None;
         loop {
-            use std::ops::Bound::{Excluded, Unbounded};
-            let after = from.map_or(Unbounded, Excluded);
-            let best = *self.groups[group].best.range((after, Unbounded)).next()?;
+            let ranks = &self.groups[group].ranks;
+            let best = match from {
+                None => ranks.first()?,
+                Some(from) => ranks.after(from)?,
+            };
             from = Some(best);
             if self.is_open(pass, best.2)
                 && let Some(pick) = self.best_behind(pass, group, best.2)
@@ -239,7 +243,7 @@ impl Board {
     /// The best head behind a gate, if it may run now. When it may not and the lane is out of the way,
     /// the next one takes its place in the ranking, where it may have to wait behind another gate's.
     fn best_behind(&mut self, pass: &mut Pass, group: usize, gate: usize) -> Option<Pick> {
-        let (_, _, id) = *self.groups[group].gates.get(&gate)?.first()?;
+        let id = self.groups[group].ranks.first_behind(gate)?;
         let head = self.lanes[&id].heads.front()?.clone();
         match self.fits(id, &head, pass.now) {
             Fit::Now => return Some(Pick { lane: id, head }),
@@ -260,11 +264,9 @@ impl Board {
 
     fn best_by_search(&mut self, pass: &mut Pass, group: usize) -> Option<Pick> {
         let mut lanes: Vec<(Reverse<i32>, Seq, LaneId)> = Vec::new();
-        for ranks in self.groups[group].gates.values() {
-            for (_, _, id) in ranks {
-                if let Some((_, head)) = self.head(pass, *id) {
-                    lanes.push((Reverse(head.priority), head.seq, *id));
-                }
+        for (_, id) in self.groups[group].ranks.lanes() {
+            if let Some((_, head)) = self.head(pass, id) {
+                lanes.push((Reverse(head.priority), head.seq, id));
             }
         }
         lanes.sort();

@@ -11,7 +11,7 @@ use runcue_core::GroupName;
 use runcue_store::Counts;
 
 /// Entries of the log for each group in it before they move: what moving costs is shared by so many.
-const SHARED_BY: usize = 8;
+const SHARED_BY: usize = 16;
 /// Entries that are never too many.
 const FEW: usize = 512;
 /// Entries that always are: whoever opens the file reads them.

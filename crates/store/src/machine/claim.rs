@@ -10,9 +10,6 @@ use runcue_core::Lease;
 use runcue_core::board::{Pass, Pick, units_of};
 use runcue_core::transition::lease_limit;
 
-/// Jobs read together where one of them is taken.
-const NEAR: usize = 64;
-
 impl<T: Tables> Machine<T> {
     /// Hands out up to `max` jobs.
     pub fn claim(&mut self, now: Timestamp, request: &ClaimRequest) -> Result<Claimed> {
@@ -100,17 +97,20 @@ impl<T: Tables> Machine<T> {
         Ok(())
     }
 
-    /// The job of a pick. If it has to be read, so are some that the same claim may want next.
+    /// The job of a pick. If it has to be read and is not the only one wanted, so are some that may be next.
     fn picked(&mut self, seq: Seq, wanted: usize) -> Result<Option<Job>> {
         if let Some(job) = self.fetched.take(seq) {
             return Ok(Some(job));
         }
-        let near = self.tables.ready_from(seq, wanted.min(NEAR))?;
-        self.fetched.keep_near(near);
-        match self.fetched.take(seq) {
-            Some(job) => Ok(Some(job)),
-            None => self.tables.job(seq),
+        if T::NEIGHBOURS && wanted > 1 {
+            let mut near = self.tables.ready_from(seq, self.fetched.ahead())?;
+            let own = near.iter().position(|job| job.seq == seq).map(|n| near.swap_remove(n));
+            self.fetched.keep_near(near);
+            if own.is_some() {
+                return Ok(own);
+            }
         }
+        self.tables.job(seq)
     }
 
     /// Makes a pick the claimer's own, if it still waits for its turn. So many jobs are wanted in all.

@@ -50,17 +50,12 @@ impl<T: Tables> Machine<T> {
         paused: bool,
     ) -> Result<bool> {
         let key = Some(name.clone());
-        let group = self
-            .groups
-            .entry(key.clone())
-            .or_insert_with(|| GroupInfo { name: Some(name.clone()), ..GroupInfo::default() });
-        if group.paused == paused {
+        if self.groups.get(&key).is_some_and(|group| group.info.paused) == paused {
             return Ok(false);
         }
-        group.paused = paused;
+        self.change_group(&key).paused = paused;
         let turn = self.board.turn(Some(&name));
         self.board.set_group(Some(&name), paused, turn);
-        self.news.groups.insert(key);
         let message = if paused { "paused" } else { "resumed" };
         self.emit(Event {
             group: Some(name),

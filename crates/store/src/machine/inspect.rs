@@ -103,7 +103,7 @@ impl<T: Tables> Machine<T> {
         self.fill_hungry()?;
         let mut counts = Counts::default();
         for group in self.groups.values() {
-            counts.add(&group.counts);
+            counts.add(&group.info.counts);
         }
         let oldest = match self.oldest_ready()? {
             Some(seq) => self.tables.job(seq)?.map(|job| job.life.queued_at),
@@ -135,7 +135,8 @@ impl<T: Tables> Machine<T> {
 
     /// Every group with its counts and its place in the rotation.
     pub fn groups(&self) -> Vec<GroupInfo> {
-        let mut groups: Vec<GroupInfo> = self.groups.values().cloned().collect();
+        let mut groups: Vec<GroupInfo> =
+            self.groups.values().map(|group| group.info.clone()).collect();
         for group in &mut groups {
             group.turn = self.board.turn(group.name.as_ref());
         }

@@ -48,6 +48,9 @@ use crate::{Result, StoreError};
 /// Jobs handled between two looks at whether there are more.
 const CHUNK: usize = 1000;
 
+/// Of so many lanes the jobs at their heads are read with them.
+const WHOLE: usize = 8;
+
 /// The operations of an embedded store over its tables.
 #[derive(Debug)]
 pub struct Machine<T> {
@@ -56,7 +59,7 @@ pub struct Machine<T> {
     /// The revision up to which the cache is good; nothing before the first load.
     seen: Option<u64>,
     counters: Counters,
-    groups: Map<Option<GroupName>, GroupInfo>,
+    groups: Map<Option<GroupName>, Group>,
     queues: Map<QueueName, QueueInfo>,
     /// Jobs claimed through this machine, as long as nobody else has written since.
     held: Map<JobId, Job>,
@@ -72,10 +75,19 @@ pub struct Machine<T> {
     ended: Vec<(Seq, Final, bool)>,
 }
 
+/// A group as it is, and whether that is to be written.
+#[derive(Debug)]
+struct Group {
+    info: GroupInfo,
+    /// It is among the news.
+    changed: bool,
+}
+
 /// What is to be written at the end of the transaction.
 #[derive(Debug, Default)]
 struct News {
-    groups: BTreeSet<Option<GroupName>>,
+    /// Each of them once: [`Group::changed`].
+    groups: Vec<Option<GroupName>>,
     queues: BTreeSet<QueueName>,
     services: BTreeSet<ServiceName>,
     lanes: BTreeSet<LaneId>,
@@ -149,11 +161,12 @@ impl<T: Tables> Machine<T> {
         let mut news = std::mem::take(&mut self.news);
         for name in &news.groups {
             if let Some(group) = self.groups.get_mut(name) {
-                group.turn = self.board.turn(name.as_ref());
+                group.info.turn = self.board.turn(name.as_ref());
+                group.changed = false;
             }
         }
-        let groups: Vec<&GroupInfo> =
-            news.groups.iter().filter_map(|name| self.groups.get(name)).collect();
+        let group = |name| self.groups.get(name).map(|group| &group.info);
+        let groups: Vec<&GroupInfo> = news.groups.iter().filter_map(group).collect();
         if !groups.is_empty() {
             self.tables.put_groups(&groups)?;
         }
@@ -213,6 +226,7 @@ impl<T: Tables> Machine<T> {
     /// Forgets everything after a transaction that was rolled back.
     pub fn reset(&mut self) {
         self.seen = None;
+        self.groups.clear();
         self.held.clear();
         self.fetched.clear();
         self.firing = None;
@@ -230,7 +244,7 @@ impl<T: Tables> Machine<T> {
         self.board.set_served(self.counters.served);
         for group in changes.groups {
             self.board.set_group(group.name.as_ref(), group.paused, group.turn);
-            self.groups.insert(group.name.clone(), group);
+            self.groups.insert(group.name.clone(), Group { info: group, changed: false });
         }
         for queue in changes.queues {
             self.board.set_queue_paused(&queue.name, queue.paused);
@@ -311,18 +325,35 @@ impl<T: Tables> Machine<T> {
         let hungry = self.board.take_hungry();
         self.tables.expect_lanes(&hungry);
         for lane in hungry {
-            let heads = if self.fetched.has_room() {
-                let jobs = self.tables.ready_jobs(lane, HEADS)?;
-                let heads = jobs.iter().map(|job| Head::of(job.seq, &job.spec)).collect();
-                jobs.into_iter().for_each(|job| self.fetched.keep(job));
-                heads
-            } else {
-                self.tables.ready(lane, None, HEADS)?
-            };
+            let heads = self.heads_of(lane, HEADS)?;
             let (heads, asked) = self.that_could_run(lane, heads, HEADS)?;
             self.board.fill(lane, heads, asked);
         }
         Ok(())
+    }
+
+    /// The heads of a lane, and their jobs if they are to be read now.
+    fn heads_of(&mut self, lane: LaneId, limit: usize) -> Result<Vec<Head>> {
+        if !self.fetched.has_room() {
+            return self.tables.ready(lane, None, limit);
+        }
+        if !T::NEIGHBOURS || self.board.lane_count() <= WHOLE {
+            let jobs = self.tables.ready_jobs(lane, limit)?;
+            let heads = jobs.iter().map(|job| Head::of(job.seq, &job.spec)).collect();
+            jobs.into_iter().for_each(|job| self.fetched.keep(job));
+            return Ok(heads);
+        }
+        let heads = self.tables.ready(lane, None, limit)?;
+        // Where jobs of many lanes are mixed, those of one are read with their neighbours when they are taken.
+        let (first, last) = (heads.iter().map(|h| h.seq).min(), heads.iter().map(|h| h.seq).max());
+        if let (Some(first), Some(last)) = (first, last) {
+            let span = usize::try_from(last.0 - first.0).unwrap_or(usize::MAX).saturating_add(1);
+            if span < heads.len() * 2 {
+                let jobs = self.tables.ready_from(first, span)?;
+                jobs.into_iter().for_each(|job| self.fetched.keep(job));
+            }
+        }
+        Ok(heads)
     }
 
     /// A job by id: from the cache if it is held here, else from the tables.
@@ -347,6 +378,7 @@ impl<T: Tables> Machine<T> {
     ) -> Result<std::result::Result<(), Refused>> {
         let with_dependents =
             matches!(input, Input::PrerequisiteUnmet(Unmet::CancelledWithDependents));
+        let is_claim = matches!(input, Input::Claim { .. });
         let before = job.life.state.clone();
         let worker = before.lease().map(|lease| lease.worker);
         let outcome = match transition(&mut job.life, &job.spec, now, input) {
@@ -357,7 +389,10 @@ impl<T: Tables> Machine<T> {
         self.fetched.take(job.seq);
         self.tables.save(job, &before)?;
         self.count(&job.spec, Some(&before), Some(&job.life.state));
-        self.move_on_board(job, &before);
+        // What is claimed leaves the board together with its group's turn: `Board::taken`.
+        if !is_claim {
+            self.move_on_board(job, &before);
+        }
         if let Some(verdict) = outcome.released {
             self.held.remove(&job.spec.id);
             let changes = self.board.release(job.spec.id, &job.spec, verdict, blamed, now);
@@ -457,10 +492,7 @@ impl<T: Tables> Machine<T> {
 
     /// Keeps the counts of groups, queues and stages in step with a job's change of state.
     fn count(&mut self, spec: &JobSpec, before: Option<&State>, after: Option<&State>) {
-        let group = self
-            .groups
-            .entry(spec.group.clone())
-            .or_insert_with(|| GroupInfo { name: spec.group.clone(), ..GroupInfo::default() });
+        let group = self.change_group(&spec.group);
         let was_idle = group.counts.queued == 0;
         let (old, new) = (before.map(State::word), after.map(State::word));
         if old != new {
@@ -473,7 +505,6 @@ impl<T: Tables> Machine<T> {
             }
         }
         let joins = was_idle && group.counts.queued > 0;
-        self.news.groups.insert(spec.group.clone());
         if joins {
             self.board.activate(spec.group.as_ref());
         }
@@ -495,6 +526,19 @@ impl<T: Tables> Machine<T> {
             _ => return,
         };
         *counter = if up { *counter + 1 } else { counter.saturating_sub(1) };
+    }
+
+    /// A group that is to be written when the transaction ends.
+    fn change_group(&mut self, name: &Option<GroupName>) -> &mut GroupInfo {
+        let group = self.groups.entry(name.clone()).or_insert_with(|| Group {
+            info: GroupInfo { name: name.clone(), ..GroupInfo::default() },
+            changed: false,
+        });
+        if !group.changed {
+            group.changed = true;
+            self.news.groups.push(name.clone());
+        }
+        &mut group.info
     }
 
     fn queue(&mut self, name: &QueueName) -> &mut QueueInfo {

@@ -50,7 +50,7 @@ impl<T: Tables> Machine<T> {
             return Ok(());
         }
         self.news.any = true;
-        self.groups.retain(|_, group| group.paused || group.counts.total() > 0);
+        self.groups.retain(|_, group| group.info.paused || group.info.counts.total() > 0);
         self.rebuild(now)
     }
 

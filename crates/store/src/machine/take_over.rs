@@ -137,13 +137,8 @@ impl<T: Tables> Machine<T> {
             self.news.queues.insert(from.name.clone());
         }
         for from in &from.groups {
-            let group = self
-                .groups
-                .entry(from.name.clone())
-                .or_insert_with(|| GroupInfo { name: from.name.clone(), ..GroupInfo::default() });
-            group.paused = from.paused;
+            self.change_group(&from.name).paused = from.paused;
             self.board.set_group(from.name.as_ref(), from.paused, from.turn);
-            self.news.groups.insert(from.name.clone());
         }
         for task in &from.tasks {
             self.tables.put_task(task)?;
