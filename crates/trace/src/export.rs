@@ -33,6 +33,25 @@ const CONNECT: Duration = Duration::from_secs(3);
 const FLUSH: Duration = Duration::from_secs(3);
 
 /// Delivers spans in the background.
+///
+/// ```no_run
+/// use runcue_trace::{Exporter, Settings, Tracer};
+///
+/// # async fn example(random: fn() -> u128) -> Result<(), String> {
+/// let (mut tracer, mut exporter) = (Tracer::off(), None);
+/// // Nothing, unless the environment names a collector.
+/// if let Some(settings) = Settings::read(&|name| std::env::var(name).ok()) {
+///     let (on, spans) = Tracer::new(settings.sampler, random);
+///     (tracer, exporter) = (on, Some(Exporter::start(settings, spans)?));
+/// }
+/// // Give the tracer to an engine, run it, stop it; then:
+/// # drop(tracer);
+/// if let Some(exporter) = exporter {
+///     exporter.flush().await;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Exporter {
     stop: CancellationToken,

@@ -246,6 +246,21 @@ fn without_an_endpoint_nothing_is_made_and_what_comes_is_passed_on() {
 }
 
 #[test]
+fn an_agent_that_makes_no_spans_passes_on_the_trace_of_the_job_and_not_its_own() {
+    let scene = Scene::on(Sandbox::new().with_env("TRACEPARENT", THEIRS), &[]);
+    let command = |trace: Value| {
+        let run = ["sh", "-c", "echo ${TRACEPARENT-none}"];
+        scene.job(&json!({"type": "command", "params": {"run": run}, "traceparent": trace}))
+    };
+    let other = THEIRS.replace("4bf9", "aaaa");
+    let (with, without) = (command(json!(other)), command(Value::Null));
+    let _agent = scene.agent("w1", &["--allow-commands"]);
+    let printed = |id: &str| scene.wait_for(id, "completed")["result"]["stdout"].clone();
+    assert_eq!(printed(&with), format!("{other}\n"));
+    assert_eq!(printed(&without), "none\n");
+}
+
+#[test]
 fn a_malformed_header_is_ignored_and_a_malformed_field_is_refused() {
     let scene = Scene::new(&[]);
     let body = json!({"type": "t"});
