@@ -67,6 +67,10 @@ pub struct Job {
     pub solver_url: Option<String>,
     /// The sha256 of that.
     pub solver_checksum: Option<String>,
+    /// Its group.
+    pub group: Option<String>,
+    /// The trace it belongs to.
+    pub traceparent: Option<String>,
     /// The right to run it.
     pub lease: Lease,
 }

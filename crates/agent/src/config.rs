@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runcue_process::CommandSpec;
+use runcue_trace::Tracer;
 use serde::Serialize;
 
 /// What a machine offers.
@@ -61,6 +62,8 @@ pub struct AgentConfig {
     pub grace: Duration,
     /// Prepares every command before it is started.
     pub prepare: Option<Prepare>,
+    /// What makes spans of attempts.
+    pub tracer: Tracer,
 }
 
 impl AgentConfig {
@@ -86,6 +89,7 @@ impl AgentConfig {
             push_every: Some(Duration::from_secs(5)),
             grace: Duration::from_secs(30),
             prepare: None,
+            tracer: Tracer::off(),
         }
     }
 }

@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use runcue_core::TraceParent;
 use runcue_process::{CommandSpec, Exit, Finished, Limits, Line, Output, SpawnError, Stream};
+use runcue_trace::{Attempt, Details, Outcome, Span};
 use serde_json::{Value, json};
 
 use crate::agent::Shared;
 use crate::beats::{Held, Stop};
+use crate::machine;
 use crate::outbox::End;
 use crate::solver::SolverTrouble;
 
@@ -21,6 +24,8 @@ const MARGIN: Duration = Duration::from_millis(500);
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
 /// How much of what a program writes is kept: a result may be as large as a hub takes.
 const OUTPUT: usize = 1024 * 1024;
+/// How a job ends that never began.
+const UNSTARTED: &str = "unstarted";
 /// The task of `runcue add -- CMD`.
 const COMMAND: &str = "command";
 
@@ -33,7 +38,14 @@ struct Said {
 
 /// Runs a job that was claimed at an instant and reports how it ended.
 pub async fn run(shared: &Shared, held: &Arc<Held>, claimed: Instant) {
-    let end = attempt(shared, held, claimed).await;
+    // A trace that cannot be read is as good as none.
+    let parent = held.job.traceparent.as_deref().and_then(|text| text.parse().ok());
+    let span = shared.config.tracer.start(parent, machine::now);
+    let place = span.as_ref().map(Span::place).or(parent);
+    let end = attempt(shared, held, claimed, place).await;
+    if let Some(span) = span.filter(|_| end.outcome != UNSTARTED) {
+        span.end(machine::now(), || details(shared, held, &end));
+    }
     let patience = shared.logs.flush(&shared.hub, &shared.config.worker_id, &held.job.id);
     // Output that cannot be handed over now is not worth holding up the end for.
     let _ = tokio::time::timeout(LAST_OUTPUT, patience).await;
@@ -43,10 +55,35 @@ pub async fn run(shared: &Shared, held: &Arc<Held>, claimed: Instant) {
     }
 }
 
-async fn attempt(shared: &Shared, held: &Arc<Held>, claimed: Instant) -> End {
+/// What is told of an attempt in its trace.
+fn details(shared: &Shared, held: &Held, end: &End) -> Details {
+    let job = &held.job;
+    let attempt = Attempt {
+        job: &job.id,
+        task: &job.task,
+        group: job.group.as_deref(),
+        number: job.lease.attempt,
+        worker: &shared.config.worker_id,
+    };
+    attempt.details(match end.outcome {
+        _ if held.why() == Stop::Lost => Outcome::Lost,
+        "failed" if end.retry_after.is_some() => Outcome::RateLimited,
+        "failed" => Outcome::Failed(end.reason.clone().unwrap_or_default()),
+        "released" => Outcome::HandedBack,
+        "stopped" => Outcome::Cancelled,
+        _ => Outcome::Completed,
+    })
+}
+
+async fn attempt(
+    shared: &Shared,
+    held: &Arc<Held>,
+    claimed: Instant,
+    trace: Option<TraceParent>,
+) -> End {
     let (job, lease) = (&held.job, held.job.lease.clone());
     let failed = |reason: String| End::failed(job.id.clone(), lease.clone(), reason);
-    let spec = match command(shared, held).await {
+    let spec = match command(shared, held, trace).await {
         Ok(spec) => spec,
         Err(SolverTrouble::Later(why)) => return failed(why),
         Err(SolverTrouble::Never(why)) => return End { permanent: true, ..failed(why) },
@@ -54,7 +91,7 @@ async fn attempt(shared: &Shared, held: &Arc<Held>, claimed: Instant) -> End {
     let within = lease.start_within_ms.map(Duration::from_millis);
     if within.is_some_and(|within| claimed.elapsed() + MARGIN > within) {
         tracing::info!(job = job.id, "it could not start in time for its rate; handing it back");
-        return End::new(job.id.clone(), lease.clone(), "unstarted");
+        return End::new(job.id.clone(), lease.clone(), UNSTARTED);
     }
     if held.why() != Stop::Not {
         return stopped(held);
@@ -114,7 +151,11 @@ fn hear(shared: &Shared, held: &Held, said: &mut Said, output: Output<'_>) {
 }
 
 /// What is to be run: the solver the job brings, a program of this machine for its type, or its own command.
-async fn command(shared: &Shared, held: &Held) -> Result<CommandSpec, SolverTrouble> {
+async fn command(
+    shared: &Shared,
+    held: &Held,
+    trace: Option<TraceParent>,
+) -> Result<CommandSpec, SolverTrouble> {
     let (config, job) = (&shared.config, &held.job);
     let params = job.params.to_string();
     let mut spec = match (&job.solver_url, config.programs.get(&job.task)) {
@@ -148,6 +189,8 @@ async fn command(shared: &Shared, held: &Held) -> Result<CommandSpec, SolverTrou
         ("RUNCUE_TARGET", job.target.clone().unwrap_or_default()),
         ("NODE_ID", config.worker_id.clone()),
     ];
+    let trace = trace.map(|place| ("TRACEPARENT", place.to_string()));
+    let told = told.into_iter().chain(trace);
     spec.env.splice(0..0, told.map(|(name, value)| (name.to_owned(), value)));
     if let Some(prepare) = &config.prepare {
         prepare(&mut spec);

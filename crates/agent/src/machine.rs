@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use runcue_core::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -63,10 +64,10 @@ fn first_number(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a measurement says when it was made")]
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+/// The time by this machine's clock: measurements and spans say when they were made.
+#[expect(clippy::disallowed_methods, reason = "the agent's one look at the clock")]
+pub fn now() -> Timestamp {
+    Timestamp::ZERO.plus(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 fn measure(name: &str, before: &mut Option<Cpu>) -> Measured {
@@ -87,7 +88,7 @@ fn measure(name: &str, before: &mut Option<Cpu>) -> Measured {
         mem_total_gb,
         load1: first_number(&read("/proc/loadavg")),
         uptime: first_number(&read("/proc/uptime")),
-        at: now(),
+        at: now().as_millis(),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::out::{self, Out};
 use crate::runfile::{FileError, Format, read_text};
 use crate::runner;
 use crate::store::{self, Access};
+use crate::traces::Traces;
 use crate::trouble::Trouble;
 
 /// What every verb is given.
@@ -29,6 +30,8 @@ pub struct App {
     pub globals: Globals,
     /// What the config file says.
     pub config: Config,
+    /// Spans, if there are to be any.
+    pub traces: Traces,
     /// What was opened, to be closed when the verb is done.
     opened: Mutex<Vec<Arc<dyn Store>>>,
 }
@@ -153,7 +156,7 @@ impl App {
     pub fn new(globals: Globals) -> Result<Self, Trouble> {
         let out = Out { json: globals.json, quiet: globals.quiet, verbose: globals.verbose };
         let config = read_config(globals.config.as_deref())?;
-        Ok(Self { out, globals, config, opened: Mutex::default() })
+        Ok(Self { out, globals, config, traces: Traces::default(), opened: Mutex::default() })
     }
 
     /// Where the store is: the flag before the environment before the file before the default.
@@ -210,6 +213,7 @@ impl App {
                 self.out.detail(format!("the store did not close: {error}"));
             }
         }
+        self.traces.flush().await;
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use runcue_core::{
     GroupName, JobId, JobSpec, Json, Key, QueueName, Requires, RetryPolicy, ServiceName, TaskName,
-    Timestamp, Use,
+    Timestamp, TraceParent, Use,
 };
 use serde::Deserialize;
 
@@ -79,6 +79,7 @@ struct Line {
     key: Option<Key>,
     solver_url: Option<String>,
     solver_checksum: Option<String>,
+    traceparent: Option<TraceParent>,
 }
 
 #[derive(Deserialize)]
@@ -127,7 +128,7 @@ pub fn read(text: &str, number: usize, now: Timestamp) -> Result<JobSpec, Troubl
 }
 
 fn is_field(name: &str) -> bool {
-    FIELDS.contains(&name) || name == "solver_url" || name == "solver_checksum"
+    FIELDS.contains(&name) || ["solver_url", "solver_checksum", "traceparent"].contains(&name)
 }
 
 fn job(line: Line, now: Timestamp) -> Result<JobSpec, Trouble> {
@@ -160,6 +161,7 @@ fn job(line: Line, now: Timestamp) -> Result<JobSpec, Trouble> {
         key: line.key,
         solver_url: line.solver_url,
         solver_checksum: line.solver_checksum,
+        traceparent: line.traceparent,
         ..JobSpec::new(id, task)
     })
 }

@@ -10,6 +10,7 @@
 //! - [`store`] opens a store by its URL; [`job_ref`] finds the job that a shortened id means.
 //! - [`plan`] is what a run file asks for against what the store has; [`runner`] runs commands until that is
 //!   done; [`progress`] shows how far it is.
+//! - [`traces`] are made and delivered if the environment says so.
 //! - [`trouble`] is what a person reads when something does not work; [`exit`] what a script reads.
 
 pub mod app;
@@ -35,6 +36,7 @@ pub mod store;
 pub mod stored_task;
 pub mod submit;
 pub mod table;
+pub mod traces;
 pub mod trouble;
 pub mod value;
 pub mod verbs;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use runcue_core::JobSpec;
 use runcue_store::{Store, StoreError, SubmitBatch, Submitted};
 
+use crate::app::App;
 use crate::clock;
 use crate::news::News;
 use crate::out::Out;
@@ -14,6 +15,18 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Submits jobs, all or none.
 pub async fn submit(
+    store: &dyn Store,
+    mut jobs: Vec<JobSpec>,
+    app: &App,
+) -> Result<Vec<Submitted>, StoreError> {
+    let submission = app.traces.submission(&mut jobs);
+    let submitted = wait_for_room(store, jobs, app.out).await;
+    let error = submitted.as_ref().err().map(ToString::to_string);
+    submission.end(clock::machine, error);
+    submitted
+}
+
+async fn wait_for_room(
     store: &dyn Store,
     jobs: Vec<JobSpec>,
     out: Out,

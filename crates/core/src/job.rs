@@ -15,6 +15,7 @@ use crate::lane::LaneId;
 use crate::retry::{ErrorKind, RetryPolicy};
 use crate::service::Use;
 use crate::time::{Timestamp, seconds};
+use crate::trace::TraceParent;
 
 /// How many failures a job remembers; the oldest are forgotten first.
 pub const FAILURES_KEPT: usize = 20;
@@ -83,6 +84,9 @@ pub struct JobSpec {
     /// The sha256 of that program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver_checksum: Option<String>,
+    /// The trace that its attempts belong to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<TraceParent>,
 }
 
 /// What is not written down is the default: a stored job stays small.
@@ -115,6 +119,7 @@ impl JobSpec {
             key: None,
             solver_url: None,
             solver_checksum: None,
+            traceparent: None,
         }
     }
 }

@@ -123,6 +123,7 @@ impl ScheduleSpec {
                 !self.job.depends_on.is_empty(),
                 "a prerequisite is done once, a schedule fires again and again",
             ),
+            ("traceparent", self.job.traceparent.is_some(), "every firing is a trace of its own"),
         ];
         match fields.into_iter().find(|(_, given, _)| *given) {
             Some((field, _, why)) => Err(BadSchedule::Field { field, why }),

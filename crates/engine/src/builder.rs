@@ -10,6 +10,7 @@ use runcue_core::{
     Capabilities, ClaimFilter, JobId, OnFull, QueueName, QueueSpec, ServiceSpec, TaskSpec,
 };
 use runcue_store::{Retention, Store, WorkerSpec};
+use runcue_trace::Tracer;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +32,7 @@ pub struct CueBuilder {
     store: Arc<dyn Store>,
     clock: Option<Arc<dyn Clock>>,
     ids: Option<Arc<dyn IdSource>>,
+    tracer: Tracer,
     worker_name: Option<String>,
     slots: usize,
     settings: Settings,
@@ -49,6 +51,7 @@ impl CueBuilder {
             store,
             clock: None,
             ids: None,
+            tracer: Tracer::off(),
             worker_name: None,
             slots: 8,
             settings: Settings {
@@ -247,6 +250,13 @@ impl CueBuilder {
         self
     }
 
+    /// What makes spans of submissions and attempts; without it no spans are made, and the traces that jobs come with
+    /// are passed on.
+    pub fn tracer(mut self, tracer: Tracer) -> Self {
+        self.tracer = tracer;
+        self
+    }
+
     fn check(&self) -> Result<()> {
         let settings = &self.settings;
         if settings.heartbeat * 2 > settings.lease {
@@ -296,6 +306,7 @@ impl CueBuilder {
             registered: AtomicBool::new(false),
             start_within: StartWithin::new(self.settings.start_within, self.settings.lease / 2),
             settings: self.settings,
+            tracer: self.tracer,
             tasks: Default::default(),
             known: Default::default(),
             fallback: self.fallback,

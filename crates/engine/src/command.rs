@@ -1,6 +1,7 @@
 //! Executors that run elsewhere: a command of its own, or a worker process of a pool. Both are handlers like
 //! any other; what they add is that they stop in an orderly way by themselves when their time is up.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,7 @@ impl Handler for CommandHandler {
 /// Runs a command for an attempt, within the attempt's time: its output goes to the job's log, its reports
 /// become progress, and how it ended becomes the answer. For handlers that build on it.
 pub async fn run_command(work: &Work, spec: &CommandSpec, limits: &Limits) -> Answer {
+    let spec = &*in_its_trace(work, spec);
     let limits = Limits { timeout: work.timeout(), ..limits.clone() };
     let mut said = Said::default();
     let finished = runcue_process::run(spec, &limits, work.cancellation(), |output| {
@@ -67,6 +69,15 @@ pub async fn run_command(work: &Work, spec: &CommandSpec, limits: &Limits) -> An
     .await
     .map_err(not_started)?;
     conclude(work, finished, said)
+}
+
+/// The command with its place in a trace, if there is one, in the variable that programs know it by. A variable of its
+/// own comes first.
+fn in_its_trace<'a>(work: &Work, spec: &'a CommandSpec) -> Cow<'a, CommandSpec> {
+    let Some(place) = work.traceparent() else { return Cow::Borrowed(spec) };
+    let mut spec = spec.clone();
+    spec.env.insert(0, ("TRACEPARENT".to_owned(), place.to_string()));
+    Cow::Owned(spec)
 }
 
 fn hear(work: &Work, said: &mut Said, output: Output<'_>) {
@@ -152,6 +163,7 @@ impl Handler for PoolHandler {
             target: work.target().map_or(Value::Null, Value::from),
             params: work.params()?,
             attempt: work.attempt(),
+            traceparent: work.traceparent().map(|place| place.to_string()),
         };
         let report = |progress: runcue_process::pool::Progress| {
             work.progress(f32::from(progress.percent), progress.message.unwrap_or_default());

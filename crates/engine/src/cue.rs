@@ -12,6 +12,7 @@ use runcue_core::{
 use runcue_store::{
     ListRequest, Page, ServiceInfo, Stats, Store, StoreError, SubmitBatch, Submitted,
 };
+use runcue_trace::Submission;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::DropGuard;
 
@@ -107,15 +108,19 @@ impl Cue {
     /// Submits jobs as a store takes them, all or none, and says which of them were there already.
     pub async fn submit_specs(
         &self,
-        jobs: Vec<JobSpec>,
+        mut jobs: Vec<JobSpec>,
         patience: Option<Duration>,
     ) -> Result<Vec<Submitted>> {
+        let shared = &self.shared;
+        let submission = Submission::begin(&shared.tracer, &mut jobs, || shared.clock.now());
         let hurry = |job: &JobSpec| job.expires_at.is_some() || job.dependency_timeout.is_some();
         let deadlines = jobs.iter().any(hurry);
-        let batch = SubmitBatch { jobs, after_failure: self.shared.settings.after_failure };
-        let submitted = backpressure::submit(&self.shared, batch, patience).await?;
+        let batch = SubmitBatch { jobs, after_failure: shared.settings.after_failure };
+        let submitted = backpressure::submit(shared, batch, patience).await;
+        submission.end(|| shared.clock.now(), submitted.as_ref().err().map(ToString::to_string));
+        let submitted = submitted?;
         if deadlines {
-            self.shared.look_at_reap.notify_one();
+            shared.look_at_reap.notify_one();
         }
         Ok(submitted)
     }

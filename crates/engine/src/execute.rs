@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use runcue_core::{ErrorKind, Json};
+use runcue_core::{ErrorKind, GroupName, Json, TraceParent};
 use runcue_store::Outcome;
+use runcue_trace::{self as trace, Attempt, Details, Span};
 
 use crate::failure::Failure;
 use crate::running::{Running, Stop};
@@ -38,8 +39,15 @@ pub(crate) async fn execute(shared: &Shared, running: &Arc<Running>) {
     let outcome = match handler_in_time(shared, running) {
         Ok(handler) => {
             log_start(running);
-            let end = watch(shared, running, handler).await;
-            judge(running, end)
+            let parent = running.job.spec.traceparent;
+            let span = shared.tracer.start(parent, || shared.clock.now());
+            let place = span.as_ref().map(Span::place).or(parent);
+            let end = watch(shared, running, handler, place).await;
+            let outcome = judge(running, end);
+            if let Some(span) = span {
+                span.end(shared.clock.now(), || details(shared, running, outcome.as_ref()));
+            }
+            outcome
         }
         Err(outcome) => Some(outcome),
     };
@@ -76,7 +84,12 @@ fn log_start(running: &Running) {
     );
 }
 
-async fn watch(shared: &Shared, running: &Arc<Running>, handler: Arc<dyn Handler>) -> End {
+async fn watch(
+    shared: &Shared,
+    running: &Arc<Running>,
+    handler: Arc<dyn Handler>,
+    traceparent: Option<TraceParent>,
+) -> End {
     let timeout = running.job.spec.timeout;
     let patience = handler.patience();
     let work = Work {
@@ -84,6 +97,7 @@ async fn watch(shared: &Shared, running: &Arc<Running>, handler: Arc<dyn Handler
         jobs: Arc::clone(&shared.running),
         logs: Arc::clone(&shared.logs),
         timeout,
+        traceparent,
     };
     let mut attempt = pin!(caught(async move { handler.run(work).await }));
     tokio::select! {
@@ -158,6 +172,26 @@ fn judge(running: &Running, end: End) -> Option<Outcome> {
 fn done(result: Json) -> Outcome {
     let result = (!result.is_null()).then_some(result);
     Outcome::Done { result, result_key: None }
+}
+
+/// What is told of an attempt in its trace.
+fn details(shared: &Shared, running: &Running, outcome: Option<&Outcome>) -> Details {
+    let spec = &running.job.spec;
+    let attempt = Attempt {
+        job: &spec.id.to_string(),
+        task: spec.task.as_str(),
+        group: spec.group.as_ref().map(GroupName::as_str),
+        number: running.lease.attempt,
+        worker: &shared.worker.name,
+    };
+    attempt.details(match outcome {
+        Some(Outcome::Done { .. }) => trace::Outcome::Completed,
+        Some(Outcome::Failed { error, .. }) => trace::Outcome::Failed(error.clone()),
+        Some(Outcome::RateLimited { .. }) => trace::Outcome::RateLimited,
+        Some(Outcome::HandBack | Outcome::Unstarted) => trace::Outcome::HandedBack,
+        Some(Outcome::Stopped) => trace::Outcome::Cancelled,
+        None => trace::Outcome::Lost,
+    })
 }
 
 fn report(shared: &Shared, running: &Arc<Running>, outcome: Option<Outcome>) {

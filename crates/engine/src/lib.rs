@@ -81,3 +81,6 @@ pub use new_job::NewJob;
 pub use schedule::Schedule;
 pub use task::{Handler, Task, from_fn};
 pub use work::Work;
+
+/// What makes spans; off unless a front switches it on.
+pub use runcue_trace::Tracer;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use runcue_core::{
     GroupName, JobId, JobSpec, Json, Key, QueueName, Requires, RetryPolicy, ServiceName, TaskName,
-    TaskSpec, Timestamp, Use,
+    TaskSpec, Timestamp, TraceParent, Use,
 };
 use serde::Serialize;
 
@@ -51,6 +51,7 @@ pub struct NewJob {
     services: Option<Vec<(String, u64)>>,
     key: Option<String>,
     solver: Option<(String, Option<String>)>,
+    traceparent: Option<TraceParent>,
 }
 
 impl NewJob {
@@ -77,6 +78,7 @@ impl NewJob {
             services: None,
             key: None,
             solver: None,
+            traceparent: None,
         }
     }
 
@@ -240,6 +242,13 @@ impl NewJob {
         self
     }
 
+    /// The trace it belongs to. Where the engine traces, what is stored is the span of the submission, below this.
+    #[must_use]
+    pub fn traceparent(mut self, parent: TraceParent) -> Self {
+        self.traceparent = Some(parent);
+        self
+    }
+
     pub(crate) fn task(&self) -> &str {
         &self.task
     }
@@ -282,6 +291,7 @@ impl NewJob {
             key: self.key.map(Key::new).transpose()?,
             solver_url,
             solver_checksum,
+            traceparent: self.traceparent,
         })
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use runcue_core::submission::AfterFailure;
 use runcue_core::{Capabilities, ClaimFilter, TaskName, TaskSpec, Timestamp};
 use runcue_store::{ClaimRequest, Result, Retention, Stats, Store, StoreError, WorkerSpec};
+use runcue_trace::Tracer;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) worker: WorkerSpec,
     pub(crate) registered: AtomicBool,
     pub(crate) settings: Settings,
+    pub(crate) tracer: Tracer,
     pub(crate) start_within: StartWithin,
     pub(crate) tasks: RwLock<HashMap<TaskName, Arc<Task>>>,
     pub(crate) known: RwLock<HashMap<String, TaskSpec>>,

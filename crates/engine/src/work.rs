@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runcue_core::{Job, JobId, Json, Progress, TaskName};
+use runcue_core::{Job, JobId, Json, Progress, TaskName, TraceParent};
 use runcue_store::LogStream;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ pub struct Work {
     pub(crate) jobs: Arc<RunningJobs>,
     pub(crate) logs: Arc<Logs>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) traceparent: Option<TraceParent>,
 }
 
 impl Work {
@@ -63,6 +64,12 @@ impl Work {
     /// How long the attempt may take.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    /// Its place in the trace of the job: what a handler sends along when it asks others. That of the attempt's own
+    /// span, or, if the engine makes none, what the job was submitted with.
+    pub fn traceparent(&self) -> Option<TraceParent> {
+        self.traceparent
     }
 
     /// Whether the attempt is asked to stop: the job was cancelled, the lease was lost, or the engine has

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use runcue_engine::Tracer;
+
 use crate::access::Role;
 
 /// The largest body of a single request, in bytes.
@@ -47,6 +49,8 @@ pub struct HubConfig {
     pub tls: bool,
     /// Jobs whose solver has no checksum are taken.
     pub unchecked_solvers: bool,
+    /// What makes spans of submissions.
+    pub tracer: Tracer,
 }
 
 impl Default for HubConfig {
@@ -61,6 +65,7 @@ impl Default for HubConfig {
             open: true,
             tls: false,
             unchecked_solvers: false,
+            tracer: Tracer::off(),
         }
     }
 }

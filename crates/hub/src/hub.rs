@@ -124,6 +124,7 @@ impl Hub {
             .heartbeat(config.lease / 4)
             .reap_every(config.reap_every)
             .reap_after(reap_after)
+            .tracer(config.tracer.clone())
             .clock(clock)
             .build()
             .await?;

@@ -99,6 +99,10 @@ pub(crate) fn prepare(spec: &CommandSpec, stdin: Stdio) -> Result<Command, Spawn
         None => Command::new(program),
     };
     command.args(args);
+    // We may have been started as part of a trace, which is not that of the work.
+    for name in ["TRACEPARENT", "TRACESTATE"] {
+        command.env_remove(name);
+    }
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
     if let Some(cwd) = &spec.cwd {
         command.current_dir(cwd);

@@ -71,11 +71,12 @@ pub use runcue_store as store;
 pub use runcue_store_lmdb as lmdb;
 #[cfg(feature = "sqlite")]
 pub use runcue_store_sqlite as sqlite;
+pub use runcue_trace as trace;
 
 pub use runcue_core::{
     Backoff, Capabilities, ClaimFilter, Event, EventKind, Job, JobFilter, JobId, Json, Missed,
     OnFull, Overlap, QueueSpec, Rate, Requires, RetryPolicy, ServiceName, ServiceSpec, StateWord,
-    Timestamp,
+    Timestamp, TraceParent,
 };
 pub use runcue_engine::{
     BackpressureInfo, Clock, Cue, CueBuilder, Error, Events, Failure, Handler, JobEvent, JobExt,

@@ -124,6 +124,7 @@ fn same_but_for_own(one: &JobSpec, other: &JobSpec) -> bool {
         key,
         solver_url,
         solver_checksum,
+        traceparent,
     } = one;
     *task == other.task
         && *queue == other.queue
@@ -143,6 +144,7 @@ fn same_but_for_own(one: &JobSpec, other: &JobSpec) -> bool {
         && *key == other.key
         && *solver_url == other.solver_url
         && *solver_checksum == other.solver_checksum
+        && *traceparent == other.traceparent
 }
 
 #[cfg(test)]

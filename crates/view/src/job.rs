@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use runcue_core::{
     ErrorKind, Failure, GroupName, Job, JobId, Json, Key, Progress, QueueName, Requires,
-    RetryPolicy, ServiceName, State, StateWord, TaskName, Use, Wait, WorkerId,
+    RetryPolicy, ServiceName, State, StateWord, TaskName, TraceParent, Use, Wait, WorkerId,
 };
 use serde::Serialize;
 
@@ -62,6 +62,8 @@ pub struct JobView {
     pub solver_url: Option<String>,
     /// The sha256 of that program.
     pub solver_checksum: Option<String>,
+    /// The trace that its attempts belong to.
+    pub traceparent: Option<TraceParent>,
     /// Attempts begun.
     pub attempt: u32,
     /// Attempts that ended with their worker.
@@ -168,6 +170,7 @@ impl From<&Job> for JobView {
             key: spec.key.clone(),
             solver_url: spec.solver_url.clone(),
             solver_checksum: spec.solver_checksum.clone(),
+            traceparent: spec.traceparent,
             attempt: life.attempt,
             crashes: life.crashes,
             created_at: millis(life.created_at),

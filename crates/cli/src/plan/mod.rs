@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use runcue_core::{JobFilter, JobId, JobSpec, StateWord, Timestamp};
 use runcue_store::{ListRequest, Store, StoreError, Submitted};
 
+use crate::app::App;
 use crate::clock;
-use crate::out::Out;
 use crate::runfile::{JobDef, RunFile};
 use crate::stored_task::StoredTask;
 use crate::submit::submit;
@@ -107,7 +107,7 @@ impl Plan {
         mut self,
         store: &dyn Store,
         defs: &[JobDef],
-        out: Out,
+        app: &App,
     ) -> Result<Vec<JobId>, Trouble> {
         let replaced = self.jobs.iter().filter_map(|job| match job.step {
             Step::Replace { queued: Some(old) } => Some(old),
@@ -124,7 +124,7 @@ impl Plan {
         if !specs.is_empty() {
             let names: Vec<&str> =
                 new.iter().map(|n| defs[self.jobs[*n].index].id.as_str()).collect();
-            let submitted = submit_named(store, specs, &names, out).await?;
+            let submitted = submit_named(store, specs, &names, app).await?;
             for (n, id) in new.iter().zip(submitted) {
                 self.jobs[*n].id = id;
             }
@@ -143,9 +143,9 @@ async fn submit_named(
     store: &dyn Store,
     specs: Vec<JobSpec>,
     names: &[&str],
-    out: Out,
+    app: &App,
 ) -> Result<Vec<JobId>, Trouble> {
-    let submitted = submit(store, specs, out).await.map_err(|error| {
+    let submitted = submit(store, specs, app).await.map_err(|error| {
         let name = refused_at(&error).and_then(|place| names.get(place));
         match (name, Trouble::from(error)) {
             (Some(name), Trouble::Told { says, help, exit }) => {

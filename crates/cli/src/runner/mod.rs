@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runcue_core::{ClaimFilter, TaskName, TaskSpec};
-use runcue_engine::{Cue, CueBuilder, Task};
+use runcue_engine::{Cue, CueBuilder, Task, Tracer};
 use runcue_store::{Keep, Retention, Store};
 
 use crate::config;
@@ -47,6 +47,8 @@ pub struct Setup {
     pub grace: Duration,
     /// How long others wait for us when we are silent, before they take our jobs over.
     pub lease: Duration,
+    /// What makes spans of their attempts.
+    pub tracer: Tracer,
 }
 
 /// Runs jobs until it is stopped.
@@ -82,6 +84,7 @@ impl Runner {
             .filter(setup.filter)
             .lease(setup.lease)
             .heartbeat(setup.lease / 3)
+            .tracer(setup.tracer)
             // The waiting is done here, where a second Ctrl-C can end it.
             .stop_grace(Duration::ZERO)
             .retention(Some(retention(setup.retention)));

@@ -78,13 +78,13 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     }
     let store = app.new_store()?;
     let job = one_job(&args, &*store, clock::now()).await?;
-    let added = submit(&*store, vec![job], app.out).await?;
+    let added = submit(&*store, vec![job], app).await?;
     tell(&added, args.from.is_some(), app)?;
     Ok(Exit::Ok)
 }
 
 async fn add_many(store: &dyn Store, jobs: Vec<JobSpec>, app: &App) -> Result<Exit, Trouble> {
-    let added = submit(store, jobs, app.out).await?;
+    let added = submit(store, jobs, app).await?;
     tell(&added, true, app)?;
     Ok(Exit::Ok)
 }

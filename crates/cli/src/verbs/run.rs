@@ -94,7 +94,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     let runner = make_runner(&args, app, &source, &store, &address).await?;
     define_schedules(&*store, &source, app).await?;
     announce(&plan, &source, &address, &args, app);
-    let ids = plan.carry_out(&*store, &source.file.jobs, app.out).await?;
+    let ids = plan.carry_out(&*store, &source.file.jobs, app).await?;
     let mut tracker = track(&*store, &source, &ids).await?;
     let mut show = Show::fitting(app, &tracker, clock::now());
     runner.start();
@@ -331,6 +331,7 @@ async fn make_runner(
         retention: app.config.retention,
         grace: args.grace,
         lease: args.lease,
+        tracer: app.traces.tracer().clone(),
     };
     Runner::new(Arc::clone(store), commands, tasks.collect(), setup, app.out).await
 }

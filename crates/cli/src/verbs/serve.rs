@@ -163,6 +163,7 @@ pub async fn open(args: Args, app: &App) -> Result<Served, Trouble> {
         open: loopback,
         tls: args.tls_cert.is_some(),
         unchecked_solvers: args.allow_unchecked_solvers,
+        tracer: app.traces.tracer().clone(),
         ..HubConfig::default()
     };
     let hub = Hub::open(store, config).await.map_err(trouble)?;

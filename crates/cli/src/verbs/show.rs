@@ -127,6 +127,7 @@ fn request(lines: &mut Lines, job: &Job, now: Timestamp) {
     }
     lines.maybe("solver_url", spec.solver_url.as_ref());
     lines.maybe("solver_checksum", spec.solver_checksum.as_ref());
+    lines.maybe("traceparent", spec.traceparent.as_ref());
 }
 
 fn life(lines: &mut Lines, job: &Job, now: Timestamp) {

@@ -37,6 +37,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     config.slots = args.jobs as usize;
     config.commands = true;
     config.token = served.token.clone();
+    config.tracer = app.traces.tracer().clone();
     config.solver_dir = worker::solver_dir();
     let (cores, ram_gb) = Agent::machine_size();
     (config.offers.cores, config.offers.ram_gb) = (cores, ram_gb);

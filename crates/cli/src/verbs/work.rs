@@ -138,6 +138,7 @@ async fn make_runner(
         retention: app.config.retention,
         grace: args.grace,
         lease: args.lease,
+        tracer: app.traces.tracer().clone(),
     };
     Runner::new(Arc::clone(store), Arc::clone(commands), tasks, setup, app.out).await
 }

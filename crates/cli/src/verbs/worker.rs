@@ -173,6 +173,7 @@ fn programs(named: &[String]) -> Result<BTreeMap<String, Vec<String>>, Trouble> 
 /// Works until it is stopped.
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     let mut config = config(args)?;
+    config.tracer = app.traces.tracer().clone();
     let guard = Arc::new(Mutex::new(start_guard()?));
     let marking = Arc::clone(&guard);
     config.prepare = Some(Arc::new(move |spec| {

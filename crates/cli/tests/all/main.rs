@@ -21,6 +21,8 @@ mod run;
 mod sandbox;
 mod schedules;
 mod stores;
+#[cfg(target_os = "linux")]
+mod traces;
 mod trouble;
 #[cfg(all(target_os = "linux", feature = "postgres", feature = "redis"))]
 mod weather;

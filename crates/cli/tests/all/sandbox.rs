@@ -12,6 +12,8 @@ pub struct Sandbox {
     directory: TempDir,
     /// The store, if it is not the one that is taken by default.
     store: Option<String>,
+    /// What else is in the environment.
+    env: Vec<(String, String)>,
 }
 
 /// How a run of the binary ended.
@@ -58,12 +60,18 @@ impl From<Output> for Ended {
 
 impl Sandbox {
     pub fn new() -> Self {
-        Self { directory: TempDir::new().unwrap(), store: None }
+        Self { directory: TempDir::new().unwrap(), store: None, env: Vec::new() }
     }
 
     /// The same, with another store; a path in it is one in the directory.
     pub fn on(store: &str) -> Self {
         Self { store: Some(store.to_owned()), ..Self::new() }
+    }
+
+    /// The same, with one more variable in the environment.
+    pub fn with_env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     pub fn path(&self) -> &Path {
@@ -87,6 +95,9 @@ impl Sandbox {
             .env_remove("RUNCUE_STORE")
             .env_remove("RUNCUE_INSTANCE")
             .env_remove("RUST_LOG")
+            .env_remove("TRACEPARENT")
+            .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT")
+            .env_remove("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
             .env("HOME", self.path())
             .env("XDG_CONFIG_HOME", self.path())
             .env("TZ", "UTC")
@@ -94,6 +105,7 @@ impl Sandbox {
         if let Some(store) = &self.store {
             command.env("RUNCUE_STORE", store);
         }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use runcue_core::schedule::{BadSchedule, MOST_MISSED};
-use runcue_core::{JobId, JobSpec, Missed, ScheduleName, ScheduleSpec, TaskName, Timestamp};
+use runcue_core::{
+    JobId, JobSpec, Missed, ScheduleName, ScheduleSpec, TaskName, Timestamp, TraceParent,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const NOON: Timestamp = Timestamp::from_millis(1_700_049_600_000);
@@ -68,6 +70,7 @@ fn what_would_be_the_same_for_every_firing_is_refused() {
         JobSpec { expires_at: Some(NOON), ..job.clone() },
         JobSpec { idempotency_key: Some("k".into()), ..job.clone() },
         JobSpec { depends_on: vec![JobId::from_u128(1)], ..job.clone() },
+        JobSpec { traceparent: TraceParent::new(1, 1, true), ..job.clone() },
     ];
     for job in jobs {
         assert!(matches!(refuse(job), BadSchedule::Field { .. }));

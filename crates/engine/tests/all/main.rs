@@ -19,4 +19,5 @@ mod retries;
 mod schedules;
 mod stopping;
 mod support;
+mod traces;
 mod waiting;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use runcue_core::{JobId, JobSpec};
+use axum::http::{HeaderMap, StatusCode};
+use runcue_core::{JobId, JobSpec, TraceParent};
 use runcue_store::Submitted;
 use serde::Serialize;
 
@@ -57,9 +57,10 @@ impl Described for BulkBody {
 /// `POST /api/jobs`
 pub async fn one(
     State(hub): State<Arc<Shared>>,
+    headers: HeaderMap,
     Body(job): Body<NewJobBody>,
 ) -> Answer<(StatusCode, Json<SubmittedBody>)> {
-    let submitted = submit(&hub, vec![job]).await?;
+    let submitted = submit(&hub, vec![job], trace_of(&headers)).await?;
     let one = submitted.into_iter().next();
     let one = one.ok_or_else(|| Refusal::new(Code::Internal, "the store answered nothing"))?;
     let status = if one.new { StatusCode::CREATED } else { StatusCode::OK };
@@ -69,17 +70,29 @@ pub async fn one(
 /// `POST /api/jobs/bulk`
 pub async fn bulk(
     State(hub): State<Arc<Shared>>,
+    headers: HeaderMap,
     Ndjson(jobs): Ndjson<NewJobBody>,
 ) -> Answer<(StatusCode, Json<BulkBody>)> {
     if jobs.len() > MAX_BULK {
         let why = format!("{} jobs in one call, at most {MAX_BULK} are allowed", jobs.len());
         return Err(Refusal::new(Code::TooLarge, why).help("send them in parts"));
     }
-    let jobs = submit(&hub, jobs).await?;
+    let jobs = submit(&hub, jobs, trace_of(&headers)).await?;
     Ok((StatusCode::CREATED, Json(BulkBody { jobs })))
 }
 
-async fn submit(hub: &Shared, jobs: Vec<NewJobBody>) -> Answer<Vec<SubmittedBody>> {
+/// The trace of a request. One that cannot be read is as good as none, and so are several.
+fn trace_of(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut given = headers.get_all("traceparent").iter();
+    let only = given.next().filter(|_| given.next().is_none());
+    only?.to_str().ok()?.parse().ok()
+}
+
+async fn submit(
+    hub: &Shared,
+    jobs: Vec<NewJobBody>,
+    trace: Option<TraceParent>,
+) -> Answer<Vec<SubmittedBody>> {
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
@@ -92,8 +105,11 @@ async fn submit(hub: &Shared, jobs: Vec<NewJobBody>) -> Answer<Vec<SubmittedBody
             false => refusal,
         })
     };
-    let specs: Vec<JobSpec> =
+    let mut specs: Vec<JobSpec> =
         jobs.into_iter().enumerate().map(spec).collect::<Result<_, Refusal>>()?;
+    for spec in &mut specs {
+        spec.traceparent = spec.traceparent.or(trace);
+    }
     // A client that should wait for room is told when to come back instead of being held.
     let submitted = hub.cue.submit_specs(specs, Some(Duration::ZERO)).await;
     let submitted = submitted.map_err(|error| match error {

@@ -51,6 +51,11 @@ fn events_after(operation: Operation) -> Operation {
         .gives_text(200, EVENTS, "A stream of events, which does not end by itself.")
 }
 
+fn in_a_trace(operation: Operation) -> Operation {
+    let said = "The trace of jobs that name none, in the form of W3C Trace Context; ignored if it has another.";
+    operation.reads("traceparent", text().says(said))
+}
+
 fn for_everybody() -> Vec<Route> {
     vec![
         Route::new(
@@ -215,7 +220,7 @@ fn submitting() -> Vec<Route> {
             Post,
             "/api/jobs",
             submit::one,
-            says("submitJob", "Submits a job")
+            in_a_trace(says("submitJob", "Submits a job"))
                 .takes::<NewJobBody>()
                 .gives_a::<submit::SubmittedBody>(201, "It is new.")
                 .gives_a::<submit::SubmittedBody>(
@@ -229,7 +234,7 @@ fn submitting() -> Vec<Route> {
             Post,
             "/api/jobs/bulk",
             submit::bulk,
-            says("submitJobs", "Submits many jobs, all or none")
+            in_a_trace(says("submitJobs", "Submits many jobs, all or none"))
                 .takes_shape(list_of(named::<NewJobBody>()).up_to(MAX_BULK), true)
                 .or_as("application/x-ndjson", "One job per line.")
                 .gives_a::<submit::BulkBody>(201, "What became of each.")

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use runcue_core::{
     ErrorKind, Failure, GroupName, Job, JobId, Json, Key, Progress, QueueName, Requires,
-    RetryPolicy, StateWord, TaskName,
+    RetryPolicy, StateWord, TaskName, TraceParent,
 };
 use runcue_view::{JobView, ReasonView, UseView, millis};
 use serde::Serialize;
@@ -114,6 +114,8 @@ pub struct JobBody {
     pub services: Vec<UseView>,
     /// The key that per-key limits are counted by.
     pub key: Option<Key>,
+    /// The trace that its attempts belong to.
+    pub traceparent: Option<TraceParent>,
     /// Attempts that ended with their worker.
     pub crashes: u32,
     /// When a job that waits for a time may run.
@@ -193,6 +195,7 @@ impl JobBody {
             requires: view.requires,
             services: view.services,
             key: view.key,
+            traceparent: view.traceparent,
             crashes: view.crashes,
             due_at: view.due_at,
             prerequisites_left: view.prerequisites_left,
@@ -251,6 +254,7 @@ impl Described for JobBody {
             must("requires", named::<Requires>()),
             must("services", list_of(named::<UseView>())),
             must("key", text().or_null()),
+            must("traceparent", text().or_null().says("The trace its attempts belong to.")),
             must("crashes", count().says("Attempts that ended with their worker.")),
             must("due_at", instant().or_null().says("When a job that waits for a time may run.")),
             must("prerequisites_left", count()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use runcue_core::submission;
 use runcue_core::{
     GroupName, JobId, JobSpec, Json, Key, QueueName, Requires, RetryPolicy, ServiceName, TaskName,
-    TaskSpec, Timestamp, Use,
+    TaskSpec, Timestamp, TraceParent, Use,
 };
 use serde::Deserialize;
 
@@ -52,6 +52,7 @@ pub struct NewJobBody {
     pub requires: Option<Requires>,
     pub services: Option<Vec<Used>>,
     pub key: Option<Key>,
+    pub traceparent: Option<TraceParent>,
 }
 
 /// A service by its name, or with units.
@@ -122,6 +123,7 @@ impl NewJobBody {
             requires: self.requires.unwrap_or_default(),
             services,
             key: self.key,
+            traceparent: self.traceparent,
             solver_url: self.solver_url,
             solver_checksum: self.solver_checksum.map(|text| text.to_ascii_lowercase()),
             ..JobSpec::new(self.id.unwrap_or(id), self.task)
@@ -163,6 +165,12 @@ fn bounded_text() -> Schema {
     text().up_to(submission::MAX_TEXT)
 }
 
+/// The form of W3C Trace Context, version 00.
+fn traceparent() -> Schema {
+    let pattern = "^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$";
+    text().with("pattern", pattern)
+}
+
 impl Described for NewJobBody {
     const NAME: &'static str = "NewJob";
 
@@ -200,6 +208,7 @@ impl Described for NewJobBody {
             may("requires", named::<Requires>().or_null()),
             may("services", list_of(named::<Used>()).up_to(submission::MAX_WORDS).or_null()),
             may("key", name().or_null().says("What limits per key are counted by.")),
+            may("traceparent", traceparent().or_null().says("The trace it belongs to.")),
         ])
     }
 }

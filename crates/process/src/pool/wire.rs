@@ -1,7 +1,7 @@
 //! What goes over a worker's pipes: one JSON value per line.
 //!
 //! ```text
-//! to the worker     {"id":"…","task":"…","target":…,"params":…,"attempt":1}
+//! to the worker     {"id":"…","task":"…","target":…,"params":…,"attempt":1,"traceparent":"…"}
 //! from the worker   {"id":"…","result":…}
 //!                   {"id":"…","error":"…","kind":"transient"}      or "permanent"
 //!                   {"id":"…","progress":40,"message":"…"}
@@ -32,6 +32,9 @@ pub struct Request {
     /// The how-manieth try this is, from 1.
     #[serde(default = "first")]
     pub attempt: u32,
+    /// Its place in a trace, in the form of W3C Trace Context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 fn first() -> u32 {

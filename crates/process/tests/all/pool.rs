@@ -27,6 +27,7 @@ fn request(task: &str) -> Request {
         target: Value::Null,
         params: json!({"n": 1}),
         attempt: 1,
+        traceparent: None,
     }
 }
 

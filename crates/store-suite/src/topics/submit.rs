@@ -1,7 +1,7 @@
 //! submit: a batch is accepted whole or refused whole, and a repeated one changes nothing.
 
 use runcue_core::submission::{MAX_PAYLOAD, MAX_WORDS};
-use runcue_core::{JobSpec, Json, StateWord, Wait};
+use runcue_core::{JobSpec, Json, StateWord, TraceParent, Wait};
 use runcue_store::{StoreError, Submitted};
 
 use crate::Maker;
@@ -152,6 +152,7 @@ pub async fn a_job_is_kept_as_it_was_submitted(maker: impl Maker) {
         key: Some(key("customer")),
         solver_url: Some("https://x/solver".to_owned()),
         solver_checksum: Some("ab".to_owned()),
+        traceparent: TraceParent::new(7, 8, true),
         group: Some(group("g")),
         ..JobSpec { depends_on: vec![id(9)], ..job_using(1, &["api", "db"]) }
     };

@@ -3,5 +3,5 @@
 
 mod agents;
 mod outages;
-mod scene;
+pub mod scene;
 mod several;

@@ -182,13 +182,24 @@ pub fn call(
     path: &str,
     body: Option<&Value>,
 ) -> std::io::Result<(u16, Value)> {
+    call_with(port, method, path, "", body)
+}
+
+/// The same, with more lines of headers.
+pub fn call_with(
+    port: u16,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: Option<&Value>,
+) -> std::io::Result<(u16, Value)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let text = body.map(Value::to_string).unwrap_or_default();
     write!(
         stream,
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n{text}",
+         {headers}Content-Length: {}\r\n\r\n{text}",
         text.len()
     )?;
     let mut reader = BufReader::new(stream);
