@@ -22,6 +22,7 @@ use crate::routes;
 use crate::series::Series;
 use crate::tail::Tail;
 use crate::tokens;
+use crate::webhooks;
 
 /// How often the depth of the queue is looked at for the charts.
 const SAMPLE: Duration = Duration::from_secs(2);
@@ -29,6 +30,8 @@ const SAMPLE: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_secs(10);
 /// How often task definitions are read again, at most.
 const LEARN: Duration = Duration::from_secs(1);
+/// How long deliveries that are under way have when the hub stops; another hub makes them then, or this one later.
+const LAST_DELIVERIES: Duration = Duration::from_secs(5);
 
 /// Why a hub could not be opened or served.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +112,7 @@ pub struct Hub {
 
 impl Hub {
     /// Opens a hub on a store and starts what runs beside the requests: taking back jobs of silent workers,
-    /// firing schedules, applying retention, and reading events.
+    /// firing schedules, applying retention, reading events, and telling receivers of them.
     pub async fn open(store: Arc<dyn Store>, config: HubConfig) -> Result<Self, HubError> {
         let clock = SystemClock::default();
         // While this hub was away its workers could not be heard: they have the length of a lease to come back
@@ -124,6 +127,7 @@ impl Hub {
             .heartbeat(config.lease / 4)
             .reap_every(config.reap_every)
             .reap_after(reap_after)
+            .stop_grace(LAST_DELIVERIES)
             .clock(clock)
             .build()
             .await?;
@@ -195,6 +199,7 @@ fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
     let tail = Arc::clone(shared);
     let depth = Arc::clone(shared);
     let kept = Arc::clone(shared);
+    let told = Arc::clone(shared);
     vec![
         tokio::spawn(async move { desk.desk.run(desk.end.clone()).await }),
         tokio::spawn(async move {
@@ -202,6 +207,7 @@ fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
         }),
         tokio::spawn(async move { sample(&depth).await }),
         tokio::spawn(async move { follow_tokens(&kept).await }),
+        tokio::spawn(async move { webhooks::run(&told).await }),
     ]
 }
 

@@ -17,8 +17,10 @@ mod status;
 mod submit;
 mod table;
 mod tokens;
+mod webhooks;
 mod workers;
 
+pub use jobs::body as job_body;
 pub use report::MAX_MESSAGE;
 pub use route::Route;
 pub use table::routes;

@@ -8,7 +8,7 @@ use runcue_view::{GroupView, QueueView, ScheduleView, ServiceView};
 use super::route::Method::{self, Delete, Get, Patch, Post, Put};
 use super::{
     Route, actions, claim, definitions, events, fleet, jobs, login, logs, openapi, report, status,
-    submit, tokens, workers,
+    submit, tokens, webhooks, workers,
 };
 use crate::access::{Caller, Role};
 use crate::config::{MAX_BULK, MAX_BULK_BODY};
@@ -19,6 +19,7 @@ use crate::hub::Shared;
 use crate::openapi::{Described, Operation, count64, either, flag, list_of, named, object, text};
 use crate::series::SeriesBody;
 use crate::tokens::TokenInfo;
+use crate::webhooks::{MadeWebhook, WebhookInfo};
 use crate::wire::{
     ActionBody, ClaimBody, ClaimedBody, JobBody, JobDetail, NewJobBody, RegisterBody,
 };
@@ -417,6 +418,35 @@ fn administering() -> Vec<Route> {
             says("revokeToken", "Takes a token back")
                 .gives_nothing(204, "Revoked.")
                 .refuses(&[Code::NotFound]),
+        ),
+        many::<WebhookInfo, _, _>(
+            "/api/webhooks",
+            webhooks::list,
+            "listWebhooks",
+            "Webhooks, without their secrets",
+        ),
+        Route::new(
+            Post,
+            "/api/webhooks",
+            webhooks::create,
+            says("createWebhook", "Makes a webhook: a receiver is told when jobs have ended")
+                .takes::<webhooks::NewWebhookBody>()
+                .gives_a::<MadeWebhook>(201, "The only time its secret is shown.")
+                .refuses(&[Code::Conflict]),
+        ),
+        Route::new(
+            Get,
+            "/api/webhooks/{id}",
+            webhooks::get,
+            says("getWebhook", "One webhook, without its secret")
+                .gives_a::<WebhookInfo>(200, "The webhook."),
+        ),
+        Route::new(
+            Delete,
+            "/api/webhooks/{id}",
+            webhooks::remove,
+            says("removeWebhook", "Removes a webhook; its deliveries that wait are cancelled")
+                .gives_nothing(204, "Removed."),
         ),
         Route::new(
             Put,

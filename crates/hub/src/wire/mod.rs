@@ -14,4 +14,4 @@ pub use claim::{ClaimBody, ClaimedBody, LeaseBody, RegisterBody, worker};
 pub use filter::{ActionBody, ListQuery};
 pub use job::{JobBody, JobDetail, Relative, state, status, status_of};
 pub use path::Part;
-pub use submit::{Defaults, NewJobBody};
+pub use submit::{Defaults, NewJobBody, not_ours};
