@@ -5,3 +5,4 @@ mod agents;
 mod outages;
 mod scene;
 mod several;
+mod webhooks;
