@@ -15,6 +15,7 @@ use crate::access::Access;
 use crate::config::HubConfig;
 use crate::desk::Desk;
 use crate::door::{Door, Peer};
+use crate::ended_by::EndedBy;
 use crate::fleet::Fleet;
 use crate::held::HeldJobs;
 use crate::names::Names;
@@ -61,6 +62,7 @@ pub struct Shared {
     pub(crate) tail: Tail,
     pub(crate) series: Series,
     pub(crate) fleet: Fleet,
+    pub(crate) ended_by: EndedBy,
     tasks: Mutex<Tasks>,
     /// Everything ends.
     pub(crate) end: CancellationToken,
@@ -146,6 +148,7 @@ impl Hub {
             held: HeldJobs::default(),
             series: Series::default(),
             fleet: Fleet::default(),
+            ended_by: EndedBy::default(),
             tasks: Mutex::default(),
             end: CancellationToken::new(),
         });

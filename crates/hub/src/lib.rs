@@ -19,6 +19,7 @@ mod access;
 mod config;
 mod desk;
 mod door;
+mod ended_by;
 mod error;
 mod fleet;
 mod guard;

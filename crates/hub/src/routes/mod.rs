@@ -20,7 +20,7 @@ mod tokens;
 mod webhooks;
 mod workers;
 
-pub use jobs::body as job_body;
+pub use jobs::{body as job_body, worker_name};
 pub use report::MAX_MESSAGE;
 pub use route::Route;
 pub use table::routes;

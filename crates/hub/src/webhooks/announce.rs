@@ -80,8 +80,8 @@ impl Webhook {
             && kept.task.as_ref().is_none_or(|only| only == task)
             && kept.group.as_ref().is_none_or(|only| Some(only) == event.group.as_ref())
             && event.at >= kept.created_at;
-        let at = event.at.as_millis();
-        wanted.then_some(Order { webhook: self.id, event: state, seq: event.seq, at, job })
+        let (seq, at, worker) = (event.seq, event.at.as_millis(), event.worker);
+        wanted.then_some(Order { webhook: self.id, event: state, seq, at, job, worker })
     }
 }
 

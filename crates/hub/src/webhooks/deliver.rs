@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::{Client, Response, StatusCode};
-use runcue_core::{JobId, Json, StateWord};
+use runcue_core::{JobId, Json, StateWord, WorkerId};
 use runcue_engine::{Failure, Handler, Work};
 use serde::{Deserialize, Serialize};
 
 use super::sign::signature;
 use super::{Webhook, find};
 use crate::hub::Shared;
-use crate::routes::job_body;
+use crate::routes::{job_body, worker_name};
 use crate::wire::JobBody;
 
 /// How long a connection may take.
@@ -38,6 +38,9 @@ pub struct Order {
     pub at: i64,
     /// The job.
     pub job: JobId,
+    /// Who ran its last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerId>,
 }
 
 /// What a receiver is sent.
@@ -137,6 +140,11 @@ async fn body(hub: &Shared, order: &Order, delivery: JobId) -> Result<Vec<u8>, F
     let (mut job, mut omitted) = (None, Vec::new());
     if let Some(found) = &found {
         let mut body = job_body(hub, found).await;
+        if let (Some(worker), Some(at)) = (order.worker, body.completed_at)
+            && at == order.at
+        {
+            body.worker_id = Some(worker_name(hub, worker).await);
+        }
         if body.params.as_str().len() > MAX_PART {
             body.params = Json::null();
             omitted.push("params");
