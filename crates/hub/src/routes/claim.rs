@@ -56,6 +56,7 @@ pub async fn claim(
     }
     let jobs = std::mem::take(&mut claimed.jobs);
     hub.held.add(&jobs, now);
+    hub.tail.claimed(&jobs, now);
     hub.cue.metrics().count_requests(&jobs);
     let body = |(job, lease): &(Job, Lease)| JobBody {
         worker_id: Some(body.worker_id.clone()),
