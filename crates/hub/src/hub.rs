@@ -16,7 +16,7 @@ use crate::config::HubConfig;
 use crate::desk::Desk;
 use crate::door::{Door, Peer};
 use crate::ended_by::EndedBy;
-use crate::fleet::Fleet;
+use crate::fleet::{self, Fleet};
 use crate::held::HeldJobs;
 use crate::names::Names;
 use crate::routes;
@@ -203,6 +203,7 @@ fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
     let depth = Arc::clone(shared);
     let kept = Arc::clone(shared);
     let told = Arc::clone(shared);
+    let measured = Arc::clone(shared);
     vec![
         tokio::spawn(async move { desk.desk.run(desk.end.clone()).await }),
         tokio::spawn(async move {
@@ -211,6 +212,7 @@ fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
         tokio::spawn(async move { sample(&depth).await }),
         tokio::spawn(async move { follow_tokens(&kept).await }),
         tokio::spawn(async move { webhooks::run(&told).await }),
+        tokio::spawn(async move { keep_fleet(&measured).await }),
     ]
 }
 
@@ -223,6 +225,24 @@ async fn follow_tokens(shared: &Shared) {
         }
         if let Err(error) = shared.learn_tokens().await {
             tracing::debug!(%error, "tokens could not be read; those that are known stay");
+        }
+    }
+}
+
+/// What machines have pushed here is kept with the queue, so that every hub on it can show them. However many push
+/// however often, that is one write every few seconds.
+async fn keep_fleet(shared: &Shared) {
+    loop {
+        tokio::select! {
+            () = shared.end.cancelled() => return,
+            () = shared.fleet.changed() => {}
+        }
+        if let Err(error) = shared.fleet.keep(&*shared.store, shared.now()).await {
+            tracing::debug!(%error, "what machines measured could not be kept; trying again");
+        }
+        tokio::select! {
+            () = shared.end.cancelled() => return,
+            () = tokio::time::sleep(fleet::KEEP_EVERY) => {}
         }
     }
 }

@@ -25,5 +25,6 @@ pub async fn ingest(
 /// `GET /api/fleet`
 pub async fn show(State(hub): State<Arc<Shared>>) -> Answer<Json<Vec<Node>>> {
     let workers = workers::views(&hub).await?;
+    hub.fleet.learn(&*hub.store, hub.now()).await?;
     Ok(Json(hub.fleet.nodes(workers, hub.now())))
 }
