@@ -21,7 +21,6 @@ mod webhooks;
 mod workers;
 
 pub use jobs::{body as job_body, worker_name};
-pub use report::MAX_MESSAGE;
 pub use route::Route;
 pub use table::routes;
 
