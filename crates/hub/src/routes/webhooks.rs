@@ -63,7 +63,10 @@ impl Described for NewWebhookBody {
         read_as::<Self>([
             must(
                 "url",
-                text().up_to(MAX_URL).says("By http or https, without a name or password."),
+                text()
+                    .with("pattern", "^https?://[^/@]")
+                    .up_to(MAX_URL)
+                    .says("By http or https, without a name or password."),
             ),
             may("events", ends().or_null().says("How jobs end that it tells of; none means all.")),
             may("task", name().or_null().says("Only jobs of this type.")),

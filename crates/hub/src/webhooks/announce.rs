@@ -174,7 +174,14 @@ impl Reader {
         // Another hub may be further.
         self.after = self.after.max(place);
         let events = store.events(self.after, BATCH).await?;
-        let Some(last) = events.last().map(|event| event.seq) else { return Ok(false) };
+        let (Some(first), Some(last)) = (events.first(), events.last().map(|event| event.seq))
+        else {
+            return Ok(false);
+        };
+        if let Some(missed) = Event::missed(self.after, first.seq, hub.now()) {
+            let words = missed.message.unwrap_or_default();
+            tracing::warn!("{words}: if jobs ended there, no receiver is told of it");
+        }
         let webhooks = all(store).await?;
         self.asked = !webhooks.is_empty();
         let jobs = jobs(&webhooks, &events);

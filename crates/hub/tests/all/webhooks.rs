@@ -182,6 +182,22 @@ async fn a_receiver_is_told_once_with_a_signature_that_it_can_check() {
 }
 
 #[tokio::test]
+async fn a_hub_that_makes_deliveries_is_no_worker_for_other_jobs() {
+    let (hub, receiver) = (Server::open().await, Receiver::new([]).await);
+    webhook(&hub, json!({"url": receiver.url})).await;
+    done(&hub, json!({"type": "a"})).await;
+    receiver.wait(1).await;
+    let id = hub.job("a").await;
+    let reasons = hub.get(&format!("/api/jobs/{id}/why")).await.body["reasons"].clone();
+    assert_eq!(reasons[0]["reason"], "no_worker", "{reasons}");
+    let hint = hub.get("/api/status").await.body["hint"].to_string();
+    assert!(hint.contains("no worker runs"), "{hint}");
+    let workers = hub.get("/api/workers").await.body;
+    assert_eq!((&workers[0]["name"], &workers[0]["slots"]), (&json!("hub"), &json!(0)));
+    assert_eq!(hub.get("/api/fleet").await.body, json!([]));
+}
+
+#[tokio::test]
 async fn a_receiver_that_fails_twice_is_told_again_under_the_same_name_until_it_has_understood() {
     let (hub, receiver) = (Server::open().await, Receiver::new([500, 302]).await);
     webhook(&hub, json!({"url": receiver.url})).await;
