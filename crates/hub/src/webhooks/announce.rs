@@ -35,6 +35,9 @@ const SLOTS: usize = 64;
 const PER_RECEIVER: u32 = 4;
 /// How long one attempt may take in all. The request has a bound of its own below that.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Clocks of the processes that make webhooks and end jobs may differ by this much: rather one event too many is told than
+/// one too few. Events that were read before a webhook was made are not read again.
+const SKEW: Duration = Duration::from_secs(1);
 const CURSOR_NAME: &str = "events";
 
 /// Fourteen attempts in about two hours: after one second, two, four, and so on up to an hour, each spread.
@@ -79,7 +82,7 @@ impl Webhook {
             && !task.is_reserved()
             && kept.task.as_ref().is_none_or(|only| only == task)
             && kept.group.as_ref().is_none_or(|only| Some(only) == event.group.as_ref())
-            && event.at >= kept.created_at;
+            && event.at.plus(SKEW) >= kept.created_at;
         let (seq, at, worker) = (event.seq, event.at.as_millis(), event.worker);
         wanted.then_some(Order { webhook: self.id, event: state, seq, at, job, worker })
     }
@@ -251,7 +254,7 @@ mod tests {
             task: TaskName::new("t").ok(),
             group: GroupName::new("g").ok(),
             secret: String::new(),
-            created_at: Timestamp::from_millis(10),
+            created_at: Timestamp::from_millis(1_010),
         };
         Webhook { id: JobId::from_u128(7), kept }
     }
