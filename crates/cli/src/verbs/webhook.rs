@@ -43,8 +43,8 @@ The secret is made here, unless RUNCUE_WEBHOOK_SECRET has one. Deliveries are ma
     /// Remove webhooks; their deliveries that wait are cancelled
     Remove {
         /// Their ids
-        #[arg(required = true)]
-        ids: Vec<String>,
+        #[arg(required = true, value_name = "ID")]
+        webhooks: Vec<String>,
     },
 }
 
@@ -85,7 +85,7 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
                 }
             }
         }
-        Action::Remove { ids } => {
+        Action::Remove { webhooks: ids } => {
             let store = app.store()?;
             for id in ids {
                 webhooks::remove(&*store, clock::now(), &id).await.map_err(trouble)?;
