@@ -33,6 +33,7 @@ test('a job is followed from its first line to its result', async () => {
   await page.locator('.titled .badge', { hasText: 'completed' }).waitFor();
   await page.locator('.json', { hasText: '"rows": 17' }).waitFor();
   await page.locator('.log-state', { hasText: 'ended' }).waitFor();
+  await page.locator('.story li', { hasText: 'Completed' }).getByText('on w1').waitFor();
   expect(await page.getByText('hello from the job').count()).toBe(1);
   await leave();
 });

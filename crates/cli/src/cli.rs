@@ -141,6 +141,8 @@ verbs! {
     Serve => serve,
     /// Make, list and revoke the tokens of hubs
     Token => token,
+    /// Tell receivers when jobs have ended: add, list and remove webhooks
+    Webhook => webhook,
     /// Take jobs from a hub and run them on this machine
     Worker => worker,
     /// Copy a queue to another store and verify the copy; again, it goes on where it stopped

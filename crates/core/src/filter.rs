@@ -8,7 +8,7 @@ use crate::ids::{GroupName, JobId, QueueName, TaskName};
 use crate::job::{Job, StateWord};
 use crate::lane::LaneKey;
 
-/// What a claim is willing to take; an empty set means anything.
+/// What a claim is willing to take; an empty set means anything, but for the tasks that are runcue's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClaimFilter {
@@ -27,8 +27,9 @@ pub struct ClaimFilter {
 impl ClaimFilter {
     /// Whether the jobs of a lane are wanted, priority apart.
     pub fn wants(&self, lane: &LaneKey) -> bool {
+        let any_task = self.tasks.is_empty() && !lane.task.is_reserved();
         (self.queues.is_empty() || self.queues.contains(&lane.queue))
-            && (self.tasks.is_empty() || self.tasks.contains(&lane.task))
+            && (any_task || self.tasks.contains(&lane.task))
             && (self.project.is_none() || self.project == lane.project)
             && self.labels.is_subset(&lane.labels)
     }
@@ -81,5 +82,22 @@ impl JobFilter {
             && self.task.as_ref().is_none_or(|task| *task == spec.task)
             && self.project.as_ref().is_none_or(|project| Some(project) == spec.project.as_ref())
             && self.label.as_ref().is_none_or(|label| spec.labels.contains(label))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobSpec;
+
+    #[test]
+    fn a_task_of_runcues_own_is_wanted_only_by_name() {
+        let task = |name: &str| TaskName::new(name).unwrap();
+        let lane = |name: &str| LaneKey::of(&JobSpec::new(JobId::from_u128(1), task(name)));
+        let anything = ClaimFilter::default();
+        let named = ClaimFilter { tasks: [task("runcue.x")].into(), ..ClaimFilter::default() };
+        assert!(anything.wants(&lane("x")) && !anything.wants(&lane("runcue.x")));
+        assert!(named.wants(&lane("runcue.x")) && !named.wants(&lane("x")));
+        assert!(anything.wants(&lane("runcue-x")), "only the dot makes it ours");
     }
 }

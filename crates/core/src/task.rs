@@ -10,6 +10,17 @@ use crate::retry::RetryPolicy;
 use crate::service::Use;
 use crate::time::seconds;
 
+/// What the names of tasks begin with that runcue itself runs.
+const RESERVED: &str = "runcue.";
+
+impl TaskName {
+    /// Whether the task is one of runcue's own. Its jobs go only to a claim that names it: a worker that takes
+    /// whatever there is would not know what to do with them.
+    pub fn is_reserved(&self) -> bool {
+        self.as_str().starts_with(RESERVED)
+    }
+}
+
 /// How the jobs of a task are run, and what they get unless they say otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskSpec {

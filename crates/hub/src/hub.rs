@@ -15,13 +15,15 @@ use crate::access::Access;
 use crate::config::HubConfig;
 use crate::desk::Desk;
 use crate::door::{Door, Peer};
-use crate::fleet::Fleet;
+use crate::ended_by::EndedBy;
+use crate::fleet::{self, Fleet};
 use crate::held::HeldJobs;
 use crate::names::Names;
 use crate::routes;
 use crate::series::Series;
 use crate::tail::Tail;
 use crate::tokens;
+use crate::webhooks;
 
 /// How often the depth of the queue is looked at for the charts.
 const SAMPLE: Duration = Duration::from_secs(2);
@@ -29,6 +31,8 @@ const SAMPLE: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_secs(10);
 /// How often task definitions are read again, at most.
 const LEARN: Duration = Duration::from_secs(1);
+/// How long deliveries that are under way have when the hub stops; another hub makes them then, or this one later.
+const LAST_DELIVERIES: Duration = Duration::from_secs(5);
 
 /// Why a hub could not be opened or served.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +62,7 @@ pub struct Shared {
     pub(crate) tail: Tail,
     pub(crate) series: Series,
     pub(crate) fleet: Fleet,
+    pub(crate) ended_by: EndedBy,
     tasks: Mutex<Tasks>,
     /// Everything ends.
     pub(crate) end: CancellationToken,
@@ -109,7 +114,7 @@ pub struct Hub {
 
 impl Hub {
     /// Opens a hub on a store and starts what runs beside the requests: taking back jobs of silent workers,
-    /// firing schedules, applying retention, and reading events.
+    /// firing schedules, applying retention, reading events, and telling receivers of them.
     pub async fn open(store: Arc<dyn Store>, config: HubConfig) -> Result<Self, HubError> {
         let clock = SystemClock::default();
         // While this hub was away its workers could not be heard: they have the length of a lease to come back
@@ -125,6 +130,7 @@ impl Hub {
             .reap_every(config.reap_every)
             .reap_after(reap_after)
             .tracer(config.tracer.clone())
+            .stop_grace(LAST_DELIVERIES)
             .clock(clock)
             .build()
             .await?;
@@ -143,6 +149,7 @@ impl Hub {
             held: HeldJobs::default(),
             series: Series::default(),
             fleet: Fleet::default(),
+            ended_by: EndedBy::default(),
             tasks: Mutex::default(),
             end: CancellationToken::new(),
         });
@@ -196,6 +203,8 @@ fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
     let tail = Arc::clone(shared);
     let depth = Arc::clone(shared);
     let kept = Arc::clone(shared);
+    let told = Arc::clone(shared);
+    let measured = Arc::clone(shared);
     vec![
         tokio::spawn(async move { desk.desk.run(desk.end.clone()).await }),
         tokio::spawn(async move {
@@ -203,6 +212,8 @@ fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
         }),
         tokio::spawn(async move { sample(&depth).await }),
         tokio::spawn(async move { follow_tokens(&kept).await }),
+        tokio::spawn(async move { webhooks::run(&told).await }),
+        tokio::spawn(async move { keep_fleet(&measured).await }),
     ]
 }
 
@@ -215,6 +226,24 @@ async fn follow_tokens(shared: &Shared) {
         }
         if let Err(error) = shared.learn_tokens().await {
             tracing::debug!(%error, "tokens could not be read; those that are known stay");
+        }
+    }
+}
+
+/// What machines have pushed here is kept with the queue, so that every hub on it can show them. However many push
+/// however often, that is one write every few seconds.
+async fn keep_fleet(shared: &Shared) {
+    loop {
+        tokio::select! {
+            () = shared.end.cancelled() => return,
+            () = shared.fleet.changed() => {}
+        }
+        if let Err(error) = shared.fleet.keep(&*shared.store, shared.now()).await {
+            tracing::debug!(%error, "what machines measured could not be kept; trying again");
+        }
+        tokio::select! {
+            () = shared.end.cancelled() => return,
+            () = tokio::time::sleep(fleet::KEEP_EVERY) => {}
         }
     }
 }

@@ -10,6 +10,7 @@
 //! - `routes/table` lists every route; the router and the document at `/openapi.json` are both made from it.
 //! - `wire` owns the documented shapes and words; nothing else knows them.
 //! - `desk` holds the claims that wait; `tail` the event streams; `series` the figures of the last hour.
+//! - `webhooks` tells receivers that jobs have ended, through the queue itself.
 //! - `access` says who may do what; `guard` asks it before any route is reached.
 //!
 //! The hub decides nothing about jobs: it asks the store, as every other front does.
@@ -18,6 +19,7 @@ mod access;
 mod config;
 mod desk;
 mod door;
+mod ended_by;
 mod error;
 mod fleet;
 mod guard;
@@ -31,6 +33,7 @@ mod series;
 mod stream;
 mod tail;
 pub mod tokens;
+pub mod webhooks;
 mod wire;
 
 pub use access::Role;

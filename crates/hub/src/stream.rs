@@ -85,6 +85,11 @@ impl Reader {
     }
 
     fn take(&mut self, batch: &Batch) -> Option<Bytes> {
+        if batch.is_aside() {
+            // A reader that is not there yet reads the store, which knows of no claims but of what comes of them.
+            let there = self.after >= batch.last;
+            return there.then(|| batch.shown(self.shows)).filter(|chunk| !chunk.is_empty());
+        }
         if batch.last <= self.after {
             return None;
         }

@@ -404,7 +404,7 @@ pub struct Record {
 
 impl Record {
     /// Every kind there is, for whoever moves a queue.
-    pub const KINDS: [&str; 1] = ["token"];
+    pub const KINDS: [&str; 2] = ["token", "webhook"];
 
     /// What it is kept under: kinds end where their names begin.
     pub fn key(&self) -> String {

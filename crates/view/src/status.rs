@@ -88,7 +88,8 @@ impl StatusView {
 
 /// What to do next, if anything.
 fn hint(view: &StatusView) -> Option<String> {
-    let no_worker = view.live_workers().next().is_none();
+    // A hub that tells receivers of events is a worker without slots.
+    let no_worker = view.live_workers().all(|worker| worker.slots == 0);
     if view.counts.live() > 0 && no_worker {
         return Some("work is waiting and no worker runs: start one with `runcue work`".to_owned());
     }

@@ -209,7 +209,7 @@ fn workers(view: &StatusView) -> Check {
 
 /// Work that nobody will do.
 fn work(view: &StatusView, now: Timestamp) -> Check {
-    let no_worker = view.live_workers().next().is_none();
+    let no_worker = view.live_workers().all(|worker| worker.slots == 0);
     if view.ready > 0 && no_worker {
         let since = view.oldest_ready_at.map(Timestamp::from_millis);
         let since = since.map(|at| words::span(now.since(at))).unwrap_or_default();

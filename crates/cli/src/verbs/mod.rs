@@ -26,6 +26,7 @@ pub mod status;
 pub mod token;
 pub mod up;
 pub mod watch;
+pub mod webhook;
 pub mod why;
 pub mod work;
 pub mod worker;

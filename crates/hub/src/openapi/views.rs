@@ -30,7 +30,7 @@ impl Described for Progress {
     fn schema() -> Schema {
         read_as::<Self>([
             must("percent", number().with("minimum", 0).up_to(100)),
-            may("message", text().up_to(crate::routes::MAX_MESSAGE)),
+            may("message", text().up_to(crate::wire::MAX_MESSAGE)),
         ])
     }
 }

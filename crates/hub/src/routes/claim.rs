@@ -13,7 +13,7 @@ use runcue_store::ClaimRequest;
 use crate::config::{MAX_CLAIM, MAX_WAIT};
 use crate::error::{Answer, Refusal};
 use crate::hub::Shared;
-use crate::wire::{Body, ClaimBody, ClaimedBody, JobBody, LeaseBody};
+use crate::wire::{Body, ClaimBody, ClaimedBody, JobBody, LeaseBody, not_ours};
 
 /// How often the store is told that a worker that claims is still there.
 const TELL: Duration = Duration::from_secs(20);
@@ -56,6 +56,7 @@ pub async fn claim(
     }
     let jobs = std::mem::take(&mut claimed.jobs);
     hub.held.add(&jobs, now);
+    hub.tail.claimed(&jobs, now);
     hub.cue.metrics().count_requests(&jobs);
     let body = |(job, lease): &(Job, Lease)| JobBody {
         worker_id: Some(body.worker_id.clone()),
@@ -90,6 +91,7 @@ async fn request(hub: &Shared, body: &ClaimBody, max: usize) -> Answer<ClaimRequ
             registered.map(|one| one.types.into_iter().collect()).unwrap_or_default()
         }
     };
+    not_ours("types", &tasks)?;
     let filter = ClaimFilter {
         queues: body.queues.clone(),
         tasks,

@@ -24,6 +24,9 @@ pub async fn ingest(
 
 /// `GET /api/fleet`
 pub async fn show(State(hub): State<Arc<Shared>>) -> Answer<Json<Vec<Node>>> {
-    let workers = workers::views(&hub).await?;
+    let mut workers = workers::views(&hub).await?;
+    // Hubs that make deliveries are no machines of the fleet.
+    workers.retain(|worker| worker.slots > 0);
+    hub.fleet.learn(&*hub.store, hub.now()).await?;
     Ok(Json(hub.fleet.nodes(workers, hub.now())))
 }

@@ -194,6 +194,12 @@ pub async fn body(hub: &Shared, job: &Job) -> JobBody {
     JobBody::new(job, &hub.names, hub.config.lease)
 }
 
+/// What a worker is called.
+pub async fn worker_name(hub: &Shared, worker: WorkerId) -> String {
+    hub.names.learn(&*hub.store, &[worker], hub.now()).await;
+    hub.names.of(worker)
+}
+
 /// `GET /api/jobs/{id}`
 pub async fn get(
     State(hub): State<Arc<Shared>>,
@@ -205,11 +211,15 @@ pub async fn get(
         StateWord::Queued => hub.store.why(hub.now(), job.id()).await?,
         _ => Vec::new(),
     };
+    let mut shown = body(&hub, &job).await;
+    if let Some(worker) = hub.ended_by.of(&*hub.store, &job).await? {
+        shown.worker_id = Some(worker_name(&hub, worker).await);
+    }
     Ok(Json(JobDetail {
         prerequisites: relatives(&hub, before).await?,
         dependents: relatives(&hub, after).await?,
         why: why.iter().map(ReasonView::from).collect(),
-        job: body(&hub, &job).await,
+        job: shown,
     }))
 }
 

@@ -17,9 +17,10 @@ mod status;
 mod submit;
 mod table;
 mod tokens;
+mod webhooks;
 mod workers;
 
-pub use report::MAX_MESSAGE;
+pub use jobs::{body as job_body, worker_name};
 pub use route::Route;
 pub use table::routes;
 

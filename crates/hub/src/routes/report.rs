@@ -14,68 +14,20 @@ use runcue_core::{
 };
 use runcue_store::{Extend, Extended, Finish, Finished, Outcome};
 use runcue_view::millis;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::jobs;
 use crate::error::{Answer, Refusal};
 use crate::held::Held;
 use crate::hub::Shared;
-use crate::openapi::{
-    Described, Schema, an_id, any, flag, id_read, instant, list_of, may, must, name, named, object,
-    read_as, seconds, text, word,
+use crate::wire::{
+    BeatBody, BeatsBody, Body, EndWord, EndedBody, EndedManyBody, EndsBody, FailBody,
+    HeartbeatBody, HeartbeatsBody, LeaseBody, MAX_MESSAGE, MOST_REPORTED, OneBeatAnswer, OneEnd,
+    OneEnded, Part, ReleaseBody, ResultBody, status_of, worker,
 };
-use crate::wire::{Body, LeaseBody, Part, status, status_of, strict, worker};
 
-/// The most jobs in one report.
-const MOST: usize = 10_000;
-/// The longest message of a progress, in bytes.
-pub const MAX_MESSAGE: usize = 4096;
 /// The longest reason that is kept, in bytes.
 const MAX_REASON: usize = 64 * 1024;
-
-/// A heartbeat.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HeartbeatBody {
-    worker_id: String,
-    #[serde(default, deserialize_with = "strict::known_if_any")]
-    progress: Option<Progress>,
-    #[serde(default, deserialize_with = "strict::known_if_any")]
-    lease: Option<LeaseBody>,
-}
-
-impl Described for HeartbeatBody {
-    const NAME: &'static str = "Heartbeat";
-
-    fn schema() -> Schema {
-        read_as::<Self>([
-            must("worker_id", text().says("Whoever holds the job, unless the lease says it.")),
-            may("progress", named::<Progress>().or_null()),
-            may("lease", named::<LeaseBody>().or_null()),
-        ])
-    }
-}
-
-/// What a heartbeat is told.
-#[derive(Debug, Serialize)]
-pub struct BeatBody {
-    /// Somebody wants the job stopped.
-    pub cancel: bool,
-    /// Until when the job is the worker's, unless heard of again.
-    pub lease_expires_at: i64,
-}
-
-impl Described for BeatBody {
-    const NAME: &'static str = "Beat";
-
-    fn schema() -> Schema {
-        object([
-            must("cancel", flag().says("Somebody wants the job stopped.")),
-            must("lease_expires_at", instant()),
-        ])
-    }
-}
 
 /// `POST /api/jobs/{id}/heartbeat`
 pub async fn heartbeat(
@@ -153,55 +105,6 @@ fn checked(progress: Option<Progress>) -> Answer<Option<Progress>> {
     Ok(progress)
 }
 
-/// How a job ended.
-#[derive(Debug, Serialize)]
-pub struct EndedBody {
-    /// The job.
-    pub id: JobId,
-    /// Where it is now.
-    pub status: &'static str,
-    /// When the next attempt is due.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_at: Option<i64>,
-}
-
-impl Described for EndedBody {
-    const NAME: &'static str = "Ended";
-
-    fn schema() -> Schema {
-        object([
-            must("id", an_id()),
-            must("status", status()),
-            may("retry_at", instant().says("When the next attempt is due.")),
-        ])
-    }
-}
-
-/// A result.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ResultBody {
-    worker_id: String,
-    result: Option<Payload>,
-    result_hash: Option<String>,
-    #[serde(default, deserialize_with = "strict::known_if_any")]
-    lease: Option<LeaseBody>,
-}
-
-impl Described for ResultBody {
-    const NAME: &'static str = "Result";
-
-    fn schema() -> Schema {
-        let hash = text().up_to(MAX_TEXT).or_null();
-        read_as::<Self>([
-            must("worker_id", text()),
-            may("result", any().says("Any value.")),
-            may("result_hash", hash.says("What a repeated result is recognised by.")),
-            may("lease", named::<LeaseBody>().or_null()),
-        ])
-    }
-}
-
 /// `POST /api/jobs/{id}/result`
 pub async fn result(
     State(hub): State<Arc<Shared>>,
@@ -252,43 +155,6 @@ fn bounded(result: Option<Payload>) -> Answer<Option<Payload>> {
     }
 }
 
-/// A failure.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FailBody {
-    worker_id: String,
-    reason: String,
-    #[serde(default)]
-    permanent: bool,
-    #[serde(default)]
-    timeout: bool,
-    code: Option<String>,
-    service: Option<ServiceName>,
-    retry_after: Option<f64>,
-    #[serde(default, deserialize_with = "strict::known_if_any")]
-    lease: Option<LeaseBody>,
-}
-
-impl Described for FailBody {
-    const NAME: &'static str = "Fail";
-
-    fn schema() -> Schema {
-        read_as::<Self>([
-            must("worker_id", text()),
-            must("reason", text().says("What went wrong.")),
-            may("permanent", flag().says("It will not go better next time.")),
-            may("timeout", flag().says("It ran longer than it may.")),
-            may("code", text().or_null().says("What `retry_on` goes by.")),
-            may("service", name().or_null()),
-            may(
-                "retry_after",
-                seconds().or_null().says("Seconds that the service is to be left alone."),
-            ),
-            may("lease", named::<LeaseBody>().or_null()),
-        ])
-    }
-}
-
 /// `POST /api/jobs/{id}/fail`
 pub async fn fail(
     State(hub): State<Arc<Shared>>,
@@ -332,23 +198,6 @@ fn failed(how: Failed) -> Answer<Outcome> {
         (false, false) => ErrorKind::Transient,
     };
     Ok(Outcome::Failed { error, kind, code: how.code, service: how.service })
-}
-
-/// A worker hands a job back.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReleaseBody {
-    worker_id: String,
-    #[serde(default, deserialize_with = "strict::known_if_any")]
-    lease: Option<LeaseBody>,
-}
-
-impl Described for ReleaseBody {
-    const NAME: &'static str = "Release";
-
-    fn schema() -> Schema {
-        read_as::<Self>([must("worker_id", text()), may("lease", named::<LeaseBody>().or_null())])
-    }
 }
 
 /// `POST /api/jobs/{id}/release`
@@ -402,67 +251,6 @@ fn count(hub: &Shared, answer: &Finished) {
     }
 }
 
-/// Heartbeats of many jobs.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HeartbeatsBody {
-    #[serde(rename = "worker_id")]
-    _worker_id: String,
-    #[serde(deserialize_with = "strict::each_known")]
-    jobs: Vec<OneBeat>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OneBeat {
-    id: JobId,
-    #[serde(deserialize_with = "strict::known")]
-    lease: LeaseBody,
-    #[serde(default, deserialize_with = "strict::known_if_any")]
-    progress: Option<Progress>,
-}
-
-/// What many heartbeats are told.
-#[derive(Debug, Serialize)]
-pub struct BeatsBody {
-    jobs: Vec<OneBeatAnswer>,
-}
-
-#[derive(Debug, Serialize)]
-struct OneBeatAnswer {
-    id: JobId,
-    held: bool,
-    cancel: bool,
-    lease_expires_at: Option<i64>,
-}
-
-impl Described for HeartbeatsBody {
-    const NAME: &'static str = "Heartbeats";
-
-    fn schema() -> Schema {
-        let one = read_as::<OneBeat>([
-            must("id", id_read()),
-            must("lease", named::<LeaseBody>()),
-            may("progress", named::<Progress>().or_null()),
-        ]);
-        read_as::<Self>([must("worker_id", text()), must("jobs", list_of(one).up_to(MOST))])
-    }
-}
-
-impl Described for BeatsBody {
-    const NAME: &'static str = "Beats";
-
-    fn schema() -> Schema {
-        let one = object([
-            must("id", an_id()),
-            must("held", flag()),
-            must("cancel", flag()),
-            must("lease_expires_at", instant().or_null()),
-        ]);
-        object([must("jobs", list_of(one))])
-    }
-}
-
 /// `POST /api/jobs/heartbeats`
 pub async fn heartbeats(
     State(hub): State<Arc<Shared>>,
@@ -489,101 +277,10 @@ pub async fn heartbeats(
 }
 
 fn few_enough(len: usize) -> Answer<()> {
-    if len <= MOST {
+    if len <= MOST_REPORTED {
         return Ok(());
     }
-    Err(Refusal::field("jobs", format!("{len} in one report, at most {MOST} are allowed")))
-}
-
-/// Ends of many attempts.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EndsBody {
-    #[serde(rename = "worker_id")]
-    _worker_id: String,
-    #[serde(deserialize_with = "strict::each_known")]
-    ends: Vec<OneEnd>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OneEnd {
-    id: JobId,
-    #[serde(deserialize_with = "strict::known")]
-    lease: LeaseBody,
-    outcome: EndWord,
-    result: Option<Payload>,
-    result_hash: Option<String>,
-    reason: Option<String>,
-    #[serde(default)]
-    permanent: bool,
-    #[serde(default)]
-    timeout: bool,
-    code: Option<String>,
-    service: Option<ServiceName>,
-    retry_after: Option<f64>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum EndWord {
-    Completed,
-    Failed,
-    Released,
-    Unstarted,
-    Stopped,
-}
-
-/// What became of many attempts.
-#[derive(Debug, Serialize)]
-pub struct EndedManyBody {
-    ends: Vec<OneEnded>,
-}
-
-#[derive(Debug, Serialize)]
-struct OneEnded {
-    id: JobId,
-    status: Option<&'static str>,
-    lost: bool,
-    repeated: bool,
-    retry_at: Option<i64>,
-}
-
-impl Described for EndsBody {
-    const NAME: &'static str = "Ends";
-
-    fn schema() -> Schema {
-        let words = ["completed", "failed", "released", "unstarted", "stopped"];
-        let one = read_as::<OneEnd>([
-            must("id", id_read()),
-            must("lease", named::<LeaseBody>()),
-            must("outcome", word(&words)),
-            may("result", any()),
-            may("result_hash", text().up_to(MAX_TEXT).or_null()),
-            may("reason", text().or_null()),
-            may("permanent", flag()),
-            may("timeout", flag()),
-            may("code", text().or_null()),
-            may("service", name().or_null()),
-            may("retry_after", seconds().or_null()),
-        ]);
-        read_as::<Self>([must("worker_id", text()), must("ends", list_of(one).up_to(MOST))])
-    }
-}
-
-impl Described for EndedManyBody {
-    const NAME: &'static str = "EndedMany";
-
-    fn schema() -> Schema {
-        let one = object([
-            must("id", an_id()),
-            must("status", status().or_null()),
-            must("lost", flag().says("It was not held any more; nothing was changed.")),
-            must("repeated", flag()),
-            must("retry_at", instant().or_null()),
-        ]);
-        object([must("ends", list_of(one))])
-    }
+    Err(Refusal::field("jobs", format!("{len} in one report, at most {MOST_REPORTED} are allowed")))
 }
 
 /// `POST /api/jobs/ends`

@@ -8,7 +8,7 @@ use runcue_view::{GroupView, QueueView, ScheduleView, ServiceView};
 use super::route::Method::{self, Delete, Get, Patch, Post, Put};
 use super::{
     Route, actions, claim, definitions, events, fleet, jobs, login, logs, openapi, report, status,
-    submit, tokens, workers,
+    submit, tokens, webhooks, workers,
 };
 use crate::access::{Caller, Role};
 use crate::config::{MAX_BULK, MAX_BULK_BODY};
@@ -19,8 +19,11 @@ use crate::hub::Shared;
 use crate::openapi::{Described, Operation, count64, either, flag, list_of, named, object, text};
 use crate::series::SeriesBody;
 use crate::tokens::TokenInfo;
+use crate::webhooks::{MadeWebhook, WebhookInfo};
 use crate::wire::{
-    ActionBody, ClaimBody, ClaimedBody, JobBody, JobDetail, NewJobBody, RegisterBody,
+    ActionBody, BeatBody, BeatsBody, ClaimBody, ClaimedBody, EndedBody, EndedManyBody, EndsBody,
+    FailBody, HeartbeatBody, HeartbeatsBody, JobBody, JobDetail, NewJobBody, RegisterBody,
+    ReleaseBody, ResultBody,
 };
 
 const EVENTS: &str = "text/event-stream";
@@ -303,8 +306,8 @@ fn working() -> Vec<Route> {
             "/api/jobs/{id}/heartbeat",
             report::heartbeat,
             says("heartbeat", "The job is being worked on; the first one says that it runs")
-                .takes::<report::HeartbeatBody>()
-                .gives_a::<report::BeatBody>(200, "Held; the lease was sent.")
+                .takes::<HeartbeatBody>()
+                .gives_a::<BeatBody>(200, "Held; the lease was sent.")
                 .gives_nothing(204, "Held; no lease was sent.")
                 .with_header(200, "X-Cancel", text().says("`true` if somebody wants it stopped."))
                 .with_header(204, "X-Cancel", text().says("`true` if somebody wants it stopped.")),
@@ -314,22 +317,22 @@ fn working() -> Vec<Route> {
             report::result,
             says("completeJob", "The job is done; the same result again is no error")
                 .reads("X-Idempotency-Key", text().says("What a repeated result is recognised by."))
-                .takes::<report::ResultBody>()
-                .gives_a::<report::EndedBody>(200, "Done."),
+                .takes::<ResultBody>()
+                .gives_a::<EndedBody>(200, "Done."),
         ),
         report_on(
             "/api/jobs/{id}/fail",
             report::fail,
             says("failJob", "The attempt has failed")
-                .takes::<report::FailBody>()
-                .gives_a::<report::EndedBody>(200, "Noted."),
+                .takes::<FailBody>()
+                .gives_a::<EndedBody>(200, "Noted."),
         ),
         report_on(
             "/api/jobs/{id}/release",
             report::release,
             says("releaseJob", "Hands the job back; the attempt is not counted")
-                .takes::<report::ReleaseBody>()
-                .gives_a::<report::EndedBody>(200, "Handed back."),
+                .takes::<ReleaseBody>()
+                .gives_a::<EndedBody>(200, "Handed back."),
         ),
         report_on(
             "/api/jobs/{id}/logs",
@@ -343,16 +346,16 @@ fn working() -> Vec<Route> {
             "/api/jobs/heartbeats",
             report::heartbeats,
             says("heartbeats", "Heartbeats of many jobs")
-                .takes::<report::HeartbeatsBody>()
-                .gives_a::<report::BeatsBody>(200, "What each is told."),
+                .takes::<HeartbeatsBody>()
+                .gives_a::<BeatsBody>(200, "What each is told."),
         ),
         Route::new(
             Post,
             "/api/jobs/ends",
             report::ends,
             says("endJobs", "Ends of many attempts")
-                .takes::<report::EndsBody>()
-                .gives_a::<report::EndedManyBody>(200, "What became of each."),
+                .takes::<EndsBody>()
+                .gives_a::<EndedManyBody>(200, "What became of each."),
         ),
         Route::new(
             Post,
@@ -422,6 +425,35 @@ fn administering() -> Vec<Route> {
             says("revokeToken", "Takes a token back")
                 .gives_nothing(204, "Revoked.")
                 .refuses(&[Code::NotFound]),
+        ),
+        many::<WebhookInfo, _, _>(
+            "/api/webhooks",
+            webhooks::list,
+            "listWebhooks",
+            "Webhooks, without their secrets",
+        ),
+        Route::new(
+            Post,
+            "/api/webhooks",
+            webhooks::create,
+            says("createWebhook", "Makes a webhook: a receiver is told when jobs have ended")
+                .takes::<webhooks::NewWebhookBody>()
+                .gives_a::<MadeWebhook>(201, "The only time its secret is shown.")
+                .refuses(&[Code::Conflict]),
+        ),
+        Route::new(
+            Get,
+            "/api/webhooks/{id}",
+            webhooks::get,
+            says("getWebhook", "One webhook, without its secret")
+                .gives_a::<WebhookInfo>(200, "The webhook."),
+        ),
+        Route::new(
+            Delete,
+            "/api/webhooks/{id}",
+            webhooks::remove,
+            says("removeWebhook", "Removes a webhook; its deliveries that wait are cancelled")
+                .gives_nothing(204, "Removed."),
         ),
         Route::new(
             Put,

@@ -17,7 +17,7 @@ use crate::names::{Registered, instance_of};
 use crate::openapi::{
     Described, Schema, an_id, count, flag, instant, list_of, must, number, object, text,
 };
-use crate::wire::{Body, Part, RegisterBody};
+use crate::wire::{Body, Part, RegisterBody, not_ours};
 
 /// A worker as it is shown.
 #[derive(Debug, Serialize)]
@@ -98,6 +98,7 @@ pub async fn register(
     Body(body): Body<RegisterBody>,
 ) -> Answer<StatusCode> {
     let id = body.id()?;
+    not_ours("types", &body.types)?;
     let now = hub.now();
     let spec = WorkerSpec {
         id,

@@ -54,7 +54,7 @@ pub struct JobBody {
     pub status: &'static str,
     /// Higher runs first.
     pub priority: i32,
-    /// The worker that holds it.
+    /// The worker that holds it; of one job alone that has ended, the one that ran its last attempt.
     pub worker_id: Option<String>,
     /// What it gave back.
     pub result: Option<Json>,
@@ -224,7 +224,12 @@ impl Described for JobBody {
             must("params", any().says("What the solver is given.")),
             must("status", status().says("The hub's word; a cancelled job has failed.")),
             must("priority", number().with("type", "integer").says("Higher runs first.")),
-            must("worker_id", text().or_null().says("The worker that holds it.")),
+            must(
+                "worker_id",
+                text().or_null().says(
+                    "The worker that holds it; of one job alone, also who ran its last attempt.",
+                ),
+            ),
             must("result", any().says("What it gave back.")),
             must("result_hash", text().or_null().says("What a repeated result is recognised by.")),
             must("created_at", instant().says("When it was submitted.")),

@@ -6,6 +6,7 @@ mod claim;
 mod filter;
 mod job;
 mod path;
+mod report;
 pub mod strict;
 mod submit;
 
@@ -14,4 +15,9 @@ pub use claim::{ClaimBody, ClaimedBody, LeaseBody, RegisterBody, worker};
 pub use filter::{ActionBody, ListQuery};
 pub use job::{JobBody, JobDetail, Relative, state, status, status_of};
 pub use path::Part;
-pub use submit::{Defaults, NewJobBody};
+pub use report::{
+    BeatBody, BeatsBody, EndWord, EndedBody, EndedManyBody, EndsBody, FailBody, HeartbeatBody,
+    HeartbeatsBody, MAX_MESSAGE, MOST_REPORTED, OneBeatAnswer, OneEnd, OneEnded, ReleaseBody,
+    ResultBody,
+};
+pub use submit::{Defaults, NewJobBody, not_ours};

@@ -70,6 +70,14 @@ fn present<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
     Option::<T>::deserialize(from).map(Some)
 }
 
+/// Refuses tasks that are runcue's own: whoever could submit or claim their jobs could speak in the hub's name.
+pub fn not_ours<'a>(field: &str, tasks: impl IntoIterator<Item = &'a TaskName>) -> Answer<()> {
+    match tasks.into_iter().find(|task| task.is_reserved()) {
+        Some(task) => Err(Refusal::field(field, format!("jobs of {task} are runcue's own"))),
+        None => Ok(()),
+    }
+}
+
 /// What a job gets unless it says otherwise.
 #[derive(Debug)]
 pub struct Defaults<'a> {
@@ -83,6 +91,7 @@ impl NewJobBody {
     /// The job as a store takes it; `id` is used unless the job brings its own.
     pub fn into_spec(self, id: JobId, defaults: &Defaults<'_>) -> Answer<JobSpec> {
         self.check_solver(defaults.unchecked_solvers)?;
+        not_ours("type", [&self.task])?;
         // Checked before `max_attempts` beside it takes its place and hides it.
         if self.retry.as_ref().is_some_and(|retry| retry.max_attempts == 0) {
             return Err(Refusal::field("retry.max_attempts", "it must be at least 1"));

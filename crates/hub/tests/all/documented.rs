@@ -1,5 +1,6 @@
 //! The founding document, route by route: bodies, words and status codes.
 
+use runcue_hub::HubConfig;
 use serde_json::{Value, json};
 
 use crate::server::Server;
@@ -187,4 +188,43 @@ async fn a_solver_without_a_checksum_is_refused() {
     let refused = hub.post("/api/jobs", body).await;
     assert_eq!(refused.status, 422);
     assert!(refused.body["error"]["help"].as_str().unwrap().contains("sha256"));
+}
+
+#[tokio::test]
+async fn who_ran_the_last_attempt_is_known_after_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = format!("sqlite:{}", directory.path().join("queue.db").display());
+    let file = runcue_store_sqlite::SqliteStore::open_url(&place);
+    let hub = Server::on(std::sync::Arc::new(file.unwrap()), HubConfig::default()).await;
+    let shown = async |id: &str| hub.get(&format!("/api/jobs/{id}")).await.body;
+    let done = hub.job("a").await;
+    hub.claim("first").await;
+    hub.post(&format!("/api/jobs/{done}/result"), json!({"worker_id": "first", "result": 1})).await;
+    let stopped = hub.job("a").await;
+    hub.claim("second").await;
+    hub.post(&format!("/api/jobs/{stopped}/heartbeat"), json!({"worker_id": "second"})).await;
+    hub.post(&format!("/api/jobs/{stopped}/cancel"), json!({})).await;
+    let stop = json!({"worker_id": "second", "reason": "stopped"});
+    hub.post(&format!("/api/jobs/{stopped}/fail"), stop).await;
+    let body = json!({"type": "a", "max_attempts": 1});
+    let failed = hub.post("/api/jobs", body).await.body["id"].as_str().unwrap().to_owned();
+    hub.claim("third").await;
+    let fail = json!({"worker_id": "third", "reason": "no"});
+    hub.post(&format!("/api/jobs/{failed}/fail"), fail).await;
+    let never = hub.job("a").await;
+    hub.delete(&format!("/api/jobs/{never}")).await;
+    // What happened since does not hide it.
+    let many: Vec<Value> = (0..3_000).map(|n| json!({"type": "later", "params": n})).collect();
+    assert_eq!(hub.post("/api/jobs/bulk", json!(many)).await.status, 201);
+
+    for (id, worker) in [(&done, "first"), (&stopped, "second"), (&failed, "third")] {
+        let job = shown(id).await;
+        assert_eq!(job["worker_id"], worker, "{job}");
+        assert_eq!(job["attempts"], 1);
+    }
+    assert_eq!(shown(&stopped).await["state"], "cancelled");
+    assert_eq!(shown(&never).await["worker_id"], Value::Null);
+    let again = hub.post(&format!("/api/jobs/{failed}/retry"), json!({})).await;
+    assert_eq!(again.status, 200);
+    assert_eq!(shown(&failed).await["worker_id"], Value::Null, "nobody holds it now");
 }

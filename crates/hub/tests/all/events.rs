@@ -20,6 +20,63 @@ async fn the_documented_stream_tells_of_a_jobs_life() {
     assert!(seen.contains(&id));
 }
 
+/// What a stream has told of a job: the word and the status of each.
+fn told<'a>(seen: &'a str, id: &str) -> Vec<(&'a str, String)> {
+    let frames = seen.split("\n\n").filter(|frame| frame.contains(id));
+    let read = |frame: &'a str| {
+        let line = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        let data: serde_json::Value = serde_json::from_str(line("data: ")).unwrap();
+        (line("event: "), data["status"].as_str().unwrap().to_owned())
+    };
+    frames.map(read).collect()
+}
+
+#[tokio::test]
+async fn a_claim_is_told_when_it_is_made_and_not_only_with_the_first_heartbeat() {
+    let hub = Server::open().await;
+    for path in ["/api/jobs/events", "/api/jobs/events?after=0"] {
+        let stream = hub.request(Method::GET, path).send().await.unwrap();
+        let id = hub.job("a").await;
+        hub.claim("w").await;
+        let seen = read_until(stream, "job:assigned").await;
+        let expected = [("job:created", "pending"), ("job:assigned", "assigned")];
+        assert_eq!(told(&seen, &id), expected.map(|(word, status)| (word, status.to_owned())));
+        assert!(seen.contains("\"worker_id\":\"w\""), "{seen}");
+        let claim = seen.split("\n\n").find(|frame| frame.contains("job:assigned")).unwrap();
+        assert!(!claim.contains("id: "), "nobody resumes after what the store has no number for");
+        hub.post(&format!("/api/jobs/{id}/result"), json!({"worker_id": "w", "result": 1})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_claim_is_told_before_whatever_comes_of_it() {
+    let hub = Server::open().await;
+    let stream = hub.request(Method::GET, "/api/jobs/events").send().await.unwrap();
+    let mut ids = Vec::new();
+    for n in 0..40 {
+        let id = hub.job("a").await;
+        hub.claim("w").await;
+        if n % 2 == 0 {
+            hub.post(&format!("/api/jobs/{id}/heartbeat"), json!({"worker_id": "w"})).await;
+        }
+        let result = json!({"worker_id": "w", "result": 1});
+        hub.post(&format!("/api/jobs/{id}/result"), result).await;
+        ids.push(id);
+    }
+    let last = hub.job("last").await;
+    let seen = read_until(stream, &last).await;
+    for (n, id) in ids.iter().enumerate() {
+        let mut expected = vec![("job:created", "pending"), ("job:assigned", "assigned")];
+        if n % 2 == 0 {
+            expected.push(("job:assigned", "running"));
+        }
+        expected.push(("job:completed", "completed"));
+        let expected: Vec<_> =
+            expected.iter().map(|(word, status)| (*word, (*status).to_owned())).collect();
+        assert_eq!(told(&seen, id), expected);
+    }
+}
+
 #[tokio::test]
 async fn a_reader_resumes_after_the_last_event_it_saw() {
     let hub = Server::open().await;

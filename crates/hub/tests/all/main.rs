@@ -12,3 +12,4 @@ mod openapi;
 mod security;
 mod server;
 mod submit;
+mod webhooks;

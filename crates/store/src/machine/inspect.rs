@@ -58,7 +58,9 @@ impl<T: Tables> Machine<T> {
         job: &Job,
         reasons: &mut Vec<Reason>,
     ) -> Result<()> {
-        let workers = self.tables.live_workers(now.minus(SILENT))?;
+        let mut workers = self.tables.live_workers(now.minus(SILENT))?;
+        // One without slots runs nothing but runcue's own jobs.
+        workers.retain(|worker| worker.slots > 0 || job.spec.task.is_reserved());
         if workers.is_empty() {
             reasons.push(Reason::NoWorker);
         } else if !job.spec.requires.is_none()

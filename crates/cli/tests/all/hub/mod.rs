@@ -5,3 +5,4 @@ mod agents;
 mod outages;
 pub mod scene;
 mod several;
+mod webhooks;

@@ -175,6 +175,21 @@ fn any_hub_will_do(sandbox: Sandbox) {
     assert!(status < 300, "{answer}");
     scene.wait_for(&long, "cancelled");
 
+    // What a machine pushes to one is shown by the other.
+    let measured = json!({"name": "One", "cpu": 12.5, "mem_used_gb": 1, "mem_total_gb": 2});
+    let (status, answer) = scene.post("/api/ingest/machine-1", &measured);
+    assert_eq!(status, 204, "{answer}");
+    let mut node = Value::Null;
+    scene.until("the machine in the other hub's fleet", |_| {
+        let (_, fleet) = pair.ask_other("GET", "/api/fleet", None);
+        let nodes = fleet.as_array().cloned().unwrap_or_default();
+        let found = nodes.into_iter().find(|one| one["node"] == "machine-1");
+        node = found.unwrap_or_default();
+        !node.is_null()
+    });
+    assert_eq!((&node["name"], &node["online"]), (&json!("One"), &json!(true)), "{node}");
+    assert_eq!(node["latest"]["cpu"], 12.5, "{node}");
+
     // A service that is changed through one limits what is claimed through the other.
     let full = json!({"max_concurrent": 0});
     let (status, answer) = call(scene.port(), "PUT", "/api/services/gpu", Some(&full)).unwrap();
