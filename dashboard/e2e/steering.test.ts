@@ -23,7 +23,7 @@ test('a service is made, its limits are changed, it is paused and goes on', asyn
   await page.getByText('No services yet').waitFor();
   await page.getByRole('button', { name: 'New service' }).click();
   await page.getByLabel('Name').fill('images');
-  await page.getByLabel('At once, at most').fill('4');
+  await page.getByLabel('At once, at most', { exact: true }).fill('4');
   await page.getByRole('button', { name: 'Add a rate' }).click();
   await page.getByLabel('Rate 1: units').fill('120');
   await page.getByLabel('Rate 1: window').fill('1m');
@@ -32,16 +32,21 @@ test('a service is made, its limits are changed, it is paused and goes on', asyn
   expect(await named('/api/services', 'images')).toMatchObject({ max_concurrent: 4 });
 
   await page.getByRole('button', { name: 'Edit images' }).click();
-  await page.getByLabel('At once, at most').fill('many');
+  await page.getByLabel('At once, at most', { exact: true }).fill('many');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('A whole number from 1, or empty for no limit.').waitFor();
-  await page.getByLabel('At once, at most').fill('9');
+  await page.getByLabel('At once, at most', { exact: true }).fill('9');
   await page.getByLabel('Breaker opens after').fill('5');
   await page.getByLabel('and stays open for').fill('30s');
+  await page.getByLabel('One key at once').fill('2');
+  await page.getByRole('button', { name: 'Limit the rate of each key' }).click();
+  await page.getByLabel('Key rate 1: units').fill('5');
+  await page.getByLabel('Key rate 1: window').fill('1m');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('0 of 9').waitFor();
   const changed = await named('/api/services', 'images');
-  expect(changed).toMatchObject({ max_concurrent: 9, circuit_threshold: 5, circuit_timeout: 30 });
+  expect(changed).toMatchObject({ max_concurrent: 9, circuit_threshold: 5, circuit_timeout: 30, per_key: { max_concurrent: 2, rates: [{ rate_limit: 5, rate_window: 60 }] } });
+  await page.getByText('Each key: at most 2 jobs at once, 5 in 1 min.').waitFor();
   expect((changed?.['rates'] as { rate_limit: number; rate_window: number }[])[0]).toMatchObject({ rate_limit: 120, rate_window: 60 });
 
   await page.getByRole('button', { name: 'Pause images' }).click();

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import * as api from '../api';
 import { count } from '../format';
 import { formOf, perKeyWords, readLimits, windowWords } from '../limits';
-import type { LimitsForm } from '../limits';
+import type { LimitsForm, RateForm } from '../limits';
 import { ServiceBadge } from '../parts/badges';
 import { Bounded } from '../parts/bounded';
 import { Dialog } from '../parts/dialog';
@@ -65,6 +65,27 @@ function Breaker({ service }: { service: Service }): JSX.Element {
   return <Meter label={open ? `Breaker ${service.status === 'circuit_open' ? 'open' : 'half open: one job tries'}` : 'Breaker closed, failures in a row'} value={failures} most={service.circuit_threshold} text={`${failures} of ${service.circuit_threshold}`} tone={open ? 'bad' : failures > 0 ? 'warn' : 'good'} />;
 }
 
+function Rates({ title, name, add, rates, wrong, onChange }: { title: string; name: string; add: string; rates: RateForm[]; wrong: (string | null)[]; onChange: (rates: RateForm[]) => void }): JSX.Element {
+  const change = (place: number, to: Partial<RateForm>): void => onChange(rates.map((rate, index) => (index === place ? { ...rate, ...to } : rate)));
+  return (
+    <fieldset class="rates">
+      <legend><strong>{title}</strong></legend>
+      {rates.map((rate, place) => (
+        <div key={place}>
+          <div class="rate">
+            <input aria-label={`${name} ${place + 1}: units`} inputMode="numeric" value={rate.limit} onInput={(event) => change(place, { limit: event.currentTarget.value })} />
+            <span>in</span>
+            <input aria-label={`${name} ${place + 1}: window`} value={rate.window} placeholder="60s" onInput={(event) => change(place, { window: event.currentTarget.value })} />
+            <button type="button" class="small" aria-label={`Remove ${name.toLowerCase()} ${place + 1}`} onClick={() => onChange(rates.filter((_, index) => index !== place))}>Remove</button>
+          </div>
+          {wrong[place] && <p class="wrong">{wrong[place]}</p>}
+        </div>
+      ))}
+      <div><button type="button" class="small" onClick={() => onChange([...rates, { limit: '60', window: '1m' }])}>{add}</button></div>
+    </fieldset>
+  );
+}
+
 function LimitsDialog({ service, onClose, onDone }: { service: Service | null; onClose: () => void; onDone: () => void }): JSX.Element {
   const [form, setForm] = useState(formOf(service));
   const [tried, setTried] = useState(false);
@@ -79,28 +100,15 @@ function LimitsDialog({ service, onClose, onDone }: { service: Service | null; o
     onDone();
   };
   const set = (change: Partial<LimitsForm>): void => setForm({ ...form, ...change });
-  const setRate = (place: number, change: Partial<LimitsForm['rates'][number]>): void => set({ rates: form.rates.map((rate, index) => (index === place ? { ...rate, ...change } : rate)) });
 
   return (
     <Dialog title={service ? `Limits of ${service.name}` : 'New service'} onClose={onClose} onSubmit={save}>
       <div class="form">
         {!service && <Field label="Name" wrong={tried ? wrong.name : null}>{(attributes) => <input {...attributes} value={form.name} onInput={(event) => set({ name: event.currentTarget.value })} autocomplete="off" />}</Field>}
         <Field label="At once, at most" note="Empty: no limit." wrong={tried ? wrong.most : null}>{(attributes) => <input {...attributes} inputMode="numeric" value={form.most} onInput={(event) => set({ most: event.currentTarget.value })} />}</Field>
-        <fieldset class="rates">
-          <legend><strong>Rates</strong></legend>
-          {form.rates.map((rate, place) => (
-            <div key={place}>
-              <div class="rate">
-                <input aria-label={`Rate ${place + 1}: units`} inputMode="numeric" value={rate.limit} onInput={(event) => setRate(place, { limit: event.currentTarget.value })} />
-                <span>in</span>
-                <input aria-label={`Rate ${place + 1}: window`} value={rate.window} placeholder="60s" onInput={(event) => setRate(place, { window: event.currentTarget.value })} />
-                <button type="button" class="small" aria-label={`Remove rate ${place + 1}`} onClick={() => set({ rates: form.rates.filter((_, index) => index !== place) })}>Remove</button>
-              </div>
-              {tried && wrong.rates[place] && <p class="wrong">{wrong.rates[place]}</p>}
-            </div>
-          ))}
-          <div><button type="button" class="small" onClick={() => set({ rates: [...form.rates, { limit: '60', window: '1m' }] })}>Add a rate</button></div>
-        </fieldset>
+        <Rates title="Rates" name="Rate" add="Add a rate" rates={form.rates} wrong={tried ? wrong.rates : []} onChange={(rates) => set({ rates })} />
+        <Field label="One key at once, at most" note="Jobs may carry a key, such as a customer: each key has this limit for itself. Empty: none." wrong={tried ? wrong.keyMost : null}>{(attributes) => <input {...attributes} inputMode="numeric" value={form.keyMost} onInput={(event) => set({ keyMost: event.currentTarget.value })} />}</Field>
+        <Rates title="Rates of each key" name="Key rate" add="Limit the rate of each key" rates={form.keyRates} wrong={tried ? wrong.keyRates : []} onChange={(keyRates) => set({ keyRates })} />
         <div class="row">
           <Field label="Breaker opens after" note="Failures in a row. Empty: no breaker." wrong={tried ? wrong.threshold : null}>{(attributes) => <input {...attributes} inputMode="numeric" value={form.threshold} onInput={(event) => set({ threshold: event.currentTarget.value })} />}</Field>
           <Field label="and stays open for" note="Then one job goes as the probe." wrong={tried ? wrong.timeout : null}>{(attributes) => <input {...attributes} value={form.timeout} placeholder="30s" onInput={(event) => set({ timeout: event.currentTarget.value })} />}</Field>

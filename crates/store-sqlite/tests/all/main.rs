@@ -7,6 +7,7 @@ mod file;
 mod fixture;
 mod group_runs;
 mod inbox;
+mod near;
 mod places;
 mod presence;
 mod shell;
