@@ -164,13 +164,17 @@ impl SqliteTables {
             let counts = read_counts(row, 1)?;
             Ok((row.get::<_, String>(0)?, counts))
         })?;
-        let kept = self.all_groups()?;
+        let mut kept = self.all_groups()?;
         for (name, counts) in real {
             let group = group_name(Some(&name)).map_err(|e| self.explain(&e))?;
-            let noted = kept.get(&group).map(|info| info.counts).unwrap_or_default();
+            let noted = kept.remove(&group).map(|info| info.counts).unwrap_or_default();
             if noted != counts {
                 findings.push(format!("group {name:?} counts {noted:?}, its jobs are {counts:?}"));
             }
+        }
+        for (group, info) in kept.into_iter().filter(|(_, info)| info.counts.total() > 0) {
+            let (name, noted) = (group.as_ref().map_or("", GroupName::as_str), info.counts);
+            findings.push(format!("group {name:?} counts {noted:?}, and has no jobs"));
         }
         let orphans = [
             (
