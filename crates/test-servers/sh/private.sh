@@ -5,6 +5,9 @@ directory=$1
 shift
 "$@" </dev/null >>"$directory/log" 2>&1 &
 server=$!
+# The kernel hangs up on a process group that loses its last parent while a process in it is stopped. The
+# pipe ends a moment before that, so the server may be stopped by then, and whoever keeps it must live on.
+trap '' HUP
 echo "$server"
 exec >/dev/null
 
