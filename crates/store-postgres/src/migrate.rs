@@ -8,7 +8,10 @@ use tokio_postgres::types::Type;
 use crate::connection::Options;
 use crate::failure::explain;
 
-const STEPS: &[&str] = &[include_str!("../migrations/0001_queue.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../migrations/0001_queue.sql"),
+    include_str!("../migrations/0002_sessions.sql"),
+];
 
 /// The newest schema this version knows.
 pub const SCHEMA: u32 = STEPS.len() as u32;

@@ -1,12 +1,14 @@
 //! The connections that read: questions of people, which never wait for a turn. One thread drives them all,
 //! so that they do not depend on the runtime of whoever asked first.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use runcue_core::{Event, Job, JobFilter, JobId, Json, Seq, TaskSpec, Timestamp, Token};
+use runcue_store::event_run::read_event_run;
 use runcue_store::overlay::{News, Reader};
 use runcue_store::{
     ListRequest, LogChunk, Page, Particulars, Record, Refused, Result, StoreError, WorkerInfo,
@@ -14,12 +16,12 @@ use runcue_store::{
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
 use crate::backend::RECORD;
 use crate::connection::Options;
-use crate::failure::{explain, unreadable};
+use crate::failure::{explain, is_of_another_session, unreadable};
 use crate::rows::{self, Misread, id_of, parsed, signed, stages, unsigned};
 use crate::watcher;
 
@@ -33,9 +35,39 @@ pub struct Readers {
     runtime: Handle,
     stop: watch::Sender<bool>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    slots: [tokio::sync::Mutex<Option<Arc<Client>>>; SIZE],
+    slots: [tokio::sync::Mutex<Option<Arc<Asking>>>; SIZE],
     next: AtomicUsize,
     listening: Mutex<bool>,
+}
+
+/// A connection, and the statements that it has parsed.
+struct Asking {
+    client: Client,
+    known: Mutex<HashMap<&'static str, Statement>>,
+}
+
+impl Asking {
+    /// Runs a statement. One that is asked again and again has a name, and is parsed once.
+    async fn query(
+        &self,
+        name: Option<&'static str>,
+        sql: &str,
+        values: &[(&(dyn ToSql + Sync), Type)],
+    ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
+        let Some(name) = name else { return self.client.query_typed(sql, values).await };
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let statement = match known {
+            Some(statement) => statement,
+            None => {
+                let types: Vec<Type> = values.iter().map(|(_, of)| of.clone()).collect();
+                let statement = self.client.prepare_typed(sql, &types).await?;
+                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                known.entry(name).or_insert(statement).clone()
+            }
+        };
+        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|(value, _)| *value).collect();
+        self.client.query(&statement, &values).await
+    }
 }
 
 impl Readers {
@@ -61,10 +93,10 @@ impl Readers {
     }
 
     /// A connection. Several questions may be under way on one.
-    async fn client(&self) -> Result<Arc<Client>> {
+    async fn client(&self) -> Result<Arc<Asking>> {
         let n = self.next.fetch_add(1, Ordering::Relaxed) % SIZE;
         let mut slot = self.slots[n].lock().await;
-        if let Some(client) = slot.as_ref().filter(|client| !client.is_closed()) {
+        if let Some(client) = slot.as_ref().filter(|asking| !asking.client.is_closed()) {
             return Ok(client.clone());
         }
         if *self.stop.borrow() {
@@ -74,7 +106,7 @@ impl Readers {
         let opened = self.runtime.spawn(async move {
             let (client, connection) = options.connect().await?;
             tokio::spawn(connection);
-            Ok::<_, StoreError>(Arc::new(client))
+            Ok::<_, StoreError>(Arc::new(Asking { client, known: Mutex::default() }))
         });
         let client = opened.await.map_err(|_| StoreError::Closed)??;
         *slot = Some(client.clone());
@@ -82,16 +114,39 @@ impl Readers {
     }
 
     async fn query(&self, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>> {
+        self.ask(None, sql, values).await
+    }
+
+    /// A statement that is asked again and again.
+    async fn query_again(
+        &self,
+        sql: &'static str,
+        values: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>> {
+        // Behind a pooler the next question may go to another session, which has not parsed it.
+        self.ask(Some(sql).filter(|_| !self.options.pooler), sql, values).await
+    }
+
+    async fn ask(
+        &self,
+        name: Option<&'static str>,
+        sql: &str,
+        values: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>> {
         let sql = self.options.sql(sql);
-        let client = self.client().await?;
-        match client.query_typed(&sql, values).await {
+        let asking = self.client().await?;
+        let answer = match asking.query(name, &sql, values).await {
             // A question changes nothing, so it may be asked again when the connection has gone.
-            Err(error) if client.is_closed() && error.as_db_error().is_none() => {
-                let client = self.client().await?;
-                client.query_typed(&sql, values).await.map_err(|e| explain(&self.options, &e))
+            Err(error) if asking.client.is_closed() && error.as_db_error().is_none() => {
+                self.client().await?.query(name, &sql, values).await
             }
-            answer => answer.map_err(|error| explain(&self.options, &error)),
-        }
+            // A pooler that nobody told of: what was parsed was parsed elsewhere.
+            Err(error) if name.is_some() && is_of_another_session(&error) => {
+                asking.query(None, &sql, values).await
+            }
+            answer => answer,
+        };
+        answer.map_err(|error| explain(&self.options, &error))
     }
 
     fn read<T>(
@@ -197,12 +252,16 @@ impl Clause {
 #[async_trait]
 impl Reader for Readers {
     async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<Job>>> {
+        if let [id] = ids[..] {
+            let sql = "SELECT {job} FROM runcue.job {states} WHERE job.id = $1";
+            let rows = self.query_again(sql, &[(&id_of(id), Type::UUID)]).await?;
+            return Ok(vec![self.read(&rows, rows::job)?.pop()]);
+        }
         let wanted: Vec<Uuid> = ids.iter().map(|id| id_of(*id)).collect();
         let sql = "SELECT {job} FROM unnest($1::uuid[]) AS wanted (id) JOIN runcue.job ON job.id = wanted.id {states}";
         let rows = self.query(sql, &[(&wanted, Type::UUID_ARRAY)]).await?;
         let jobs = self.read(&rows, rows::job)?;
-        let mut found: std::collections::HashMap<JobId, Job> =
-            jobs.into_iter().map(|job| (job.id(), job)).collect();
+        let mut found: HashMap<JobId, Job> = jobs.into_iter().map(|job| (job.id(), job)).collect();
         let mut answers = Vec::with_capacity(ids.len());
         for (n, id) in ids.iter().enumerate() {
             let again = ids[n + 1..].len() < 64 && ids[n + 1..].contains(id);
@@ -276,9 +335,8 @@ impl Reader for Readers {
         let mut found: Vec<Event> = Vec::new();
         let mut from = after;
         while found.len() < limit {
-            let sql =
-                "SELECT first, at, body FROM runcue.event WHERE last > $1 ORDER BY last LIMIT 64";
-            let rows = self.query(sql, &[(&signed(from), Type::INT8)]).await?;
+            let sql = "SELECT first, at, shared, body FROM runcue.event WHERE last > $1 ORDER BY last LIMIT 64";
+            let rows = self.query_again(sql, &[(&signed(from), Type::INT8)]).await?;
             for run in self.read(&rows, read_run)? {
                 from = run.last().map_or(from, |event| event.seq);
                 found.extend(run.into_iter().filter(|event| event.seq > after));
@@ -293,7 +351,7 @@ impl Reader for Readers {
 
     async fn last_event(&self) -> Result<u64> {
         let sql = "SELECT event FROM runcue.turn ORDER BY revision DESC LIMIT 1";
-        let rows = self.query(sql, &[]).await?;
+        let rows = self.query_again(sql, &[]).await?;
         Ok(rows.first().map_or(0, |row| unsigned(row.get(0))))
     }
 
@@ -363,10 +421,5 @@ impl Reader for Readers {
 /// A run of events from its row.
 fn read_run(row: &Row) -> std::result::Result<Vec<Event>, Misread> {
     let (first, at) = (unsigned(row.get(0)), Timestamp::from_micros(row.get(1)));
-    let mut run: Vec<Event> = parsed("events", row.get(2))?;
-    for (seq, event) in (first..).zip(&mut run) {
-        event.seq = seq;
-        event.at = if event.at == Timestamp::ZERO { at } else { event.at };
-    }
-    Ok(run)
+    read_event_run(first, at, row.get(2), row.get(3)).map_err(|error| format!("events: {error}"))
 }

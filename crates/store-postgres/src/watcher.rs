@@ -75,12 +75,13 @@ async fn follow(
                 news.inbox();
             }
         }
-        let told = tokio::time::timeout(options.look, heard.recv()).await;
-        match told {
-            Ok(Some(payload)) if payload == "inbox" => news.inbox(),
-            Ok(Some(payload)) => news.heard(payload.parse().unwrap_or(0)),
-            Ok(None) => return Ok(()),
-            Err(_) => {}
+        let next = tokio::time::Instant::now() + options.look;
+        while let Ok(told) = tokio::time::timeout_at(next, heard.recv()).await {
+            match told {
+                Some(payload) if payload == "inbox" => news.inbox(),
+                Some(payload) => news.heard(payload.parse().unwrap_or(0)),
+                None => return Ok(()),
+            }
         }
     }
 }

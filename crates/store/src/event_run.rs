@@ -36,6 +36,32 @@ impl EventRun {
     }
 }
 
+/// A kind of event that follows so often makes a run of its own: it shares more then.
+const RUN: usize = 16;
+
+/// Events in the runs in which they are written, each of so many at the most. What a commit did comes one kind
+/// after the other, and events of a kind have most in common.
+pub fn runs_of_a_kind(events: &[Event], most: usize) -> impl Iterator<Item = &[Event]> {
+    let mut left = events;
+    std::iter::from_fn(move || {
+        let mut end = 0;
+        while end < left.len() {
+            let kind = left[end].kind;
+            let same = left[end..].iter().take_while(|event| event.kind == kind).count();
+            if same >= RUN && end > 0 {
+                break;
+            }
+            end += same;
+            if same >= RUN {
+                break;
+            }
+        }
+        let (run, rest) = left.split_at(end.min(most));
+        left = rest;
+        (!run.is_empty()).then_some(run)
+    })
+}
+
 /// Reads a run back that begins with this number and whose instant is this.
 pub fn read_event_run(
     first: u64,
@@ -103,6 +129,20 @@ mod tests {
         let run = comes_back(&[event(7), event(8), event(9)]);
         assert!(run.shared.contains("work_started") && run.shared.contains("worker"));
         assert!(!run.each.contains("task") && !run.each.contains("type"), "{}", run.each);
+    }
+
+    #[test]
+    fn a_kind_that_comes_often_has_runs_of_its_own() {
+        let of = |kind, n| Event { kind, ..event(n) };
+        let (done, begun) = (EventKind::Completed, EventKind::Started);
+        let few: Vec<Event> = (1..30).map(|n| of([done, begun][n as usize % 2], n)).collect();
+        assert_eq!(runs_of_a_kind(&few, 512).map(<[Event]>::len).collect::<Vec<_>>(), [29]);
+        let many: Vec<Event> =
+            (1..101).map(|n| of(if (21..61).contains(&n) { done } else { begun }, n)).collect();
+        let runs: Vec<&[Event]> = runs_of_a_kind(&many, 30).collect();
+        assert_eq!(runs.iter().map(|run| run.len()).collect::<Vec<_>>(), [20, 30, 10, 30, 10]);
+        assert_eq!(runs.concat(), many);
+        assert_eq!(runs_of_a_kind(&[], 30).count(), 0);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Writing a turn: rows by column, one array each, in one flight with the end of the transaction.
 
 use runcue_core::{Event, GroupName, Job, JobId, Key, Seq, State, Timestamp};
+use runcue_store::event_run::{EventRun, runs_of_a_kind};
 use runcue_store::overlay::{Backend, Committed, JobWrite, Timed, WriteSet};
-use runcue_store::tables::{EVENTS_PER_ROW, event_run};
+use runcue_store::tables::EVENTS_PER_ROW;
 use runcue_store::{Result, StoreError};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -21,7 +22,7 @@ const WRITE_JOBS: &str = "SELECT runcue.write_jobs($1, $2, $3, $4, $5, $6, $7, $
     $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)";
 const WRITE_TURN: &str = "SELECT runcue.write_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
     $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, \
-    $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52)";
+    $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55)";
 
 /// How a statement of a commit went.
 enum Wrote {
@@ -52,15 +53,15 @@ impl PostgresBackend {
         let lasting = std::mem::take(&mut self.lasting);
         // What a log of the server shows of a commit, whose other statements are known to it by number.
         let end = match (lasting, keep) {
-            (_, true) => "/* write_turn */ COMMIT; BEGIN; SELECT runcue.settings()",
+            (_, true) => "/* write_turn */ COMMIT; BEGIN",
             (true, false) => "/* write_turn */ COMMIT; SELECT runcue.end_turn()",
             (false, false) => "/* write_turn */ COMMIT",
         };
-        let end = self.options.sql(end);
+        let (begin, end) = (self.begin.clone(), self.options.sql(end));
         let wrote = self.run(rows, async |client| {
             let mut flight = Flight::new(client);
             if !in_turn {
-                flight.plain("BEGIN");
+                flight.plain(&begin);
             }
             flight.ask(&follow, vec![(&follows, Type::INT8)]);
             for part in &parts {
@@ -341,10 +342,11 @@ struct Rest {
     dropped_groups: Vec<String>,
     keys: (Vec<Vec<u8>>, Vec<i64>),
     ties: (Vec<i64>, Vec<i64>),
+    held: (Vec<i64>, Vec<i32>),
     lanes: LaneColumns,
     usage: (Vec<i64>, Vec<i32>, Vec<String>),
     prune_usage: Option<i64>,
-    events: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<String>),
+    events: EventColumns,
     prune_events: (Option<i64>, Option<i64>),
     logs: LogColumns,
     tasks: (Vec<String>, Vec<String>),
@@ -363,6 +365,15 @@ struct LaneColumns {
     queue: Vec<String>,
     grp: Vec<String>,
     task: Vec<String>,
+}
+
+#[derive(Default)]
+struct EventColumns {
+    last: Vec<i64>,
+    first: Vec<i64>,
+    at: Vec<i64>,
+    shared: Vec<String>,
+    body: Vec<String>,
 }
 
 #[derive(Default)]
@@ -390,6 +401,7 @@ impl Rest {
                 .map(|name| name.as_ref().map(GroupName::to_string).unwrap_or_default())
                 .collect(),
             ties: writes.ties.iter().map(|(p, d)| (signed(p.0), signed(d.0))).unzip(),
+            held: writes.held.iter().map(|(lane, jobs)| (signed(lane.0), small(*jobs))).unzip(),
             prune_usage: writes.prune_usage.map(Timestamp::as_micros),
             prune_events: writes
                 .prune_events
@@ -468,8 +480,9 @@ impl Rest {
         if !writes.dropped_lanes.is_empty() || !writes.dropped_groups.is_empty() {
             put(DROPPED, "", String::new());
         }
-        for (lane, count) in &writes.held {
-            put(HELD, &lane.0.to_string(), count.to_string());
+        if let Some(held) = &writes.all_held {
+            let held: Vec<(u64, u32)> = held.iter().map(|(lane, jobs)| (lane.0, *jobs)).collect();
+            put(HELD, "", text(&held));
         }
     }
 
@@ -516,12 +529,14 @@ impl Rest {
     }
 
     fn add_events(&mut self, events: &[Event]) {
-        for run in events.chunks(EVENTS_PER_ROW) {
+        for run in runs_of_a_kind(events, EVENTS_PER_ROW) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            self.events.0.push(signed(last.seq));
-            self.events.1.push(signed(first.seq));
-            self.events.2.push(last.at.as_micros());
-            self.events.3.push(event_run(run, last.at));
+            let EventRun { shared, each } = EventRun::write(run, last.at);
+            self.events.last.push(signed(last.seq));
+            self.events.first.push(signed(first.seq));
+            self.events.at.push(last.at.as_micros());
+            self.events.shared.push(shared);
+            self.events.body.push(each);
         }
     }
 
@@ -558,6 +573,8 @@ impl Rest {
             (&self.keys.1, Type::INT8_ARRAY),
             (&self.ties.0, Type::INT8_ARRAY),
             (&self.ties.1, Type::INT8_ARRAY),
+            (&self.held.0, Type::INT8_ARRAY),
+            (&self.held.1, Type::INT4_ARRAY),
             (&self.lanes.lane, Type::INT8_ARRAY),
             (&self.lanes.key, Type::TEXT_ARRAY),
             (&self.lanes.queue, Type::TEXT_ARRAY),
@@ -567,10 +584,11 @@ impl Rest {
             (&self.usage.1, Type::INT4_ARRAY),
             (&self.usage.2, Type::TEXT_ARRAY),
             (&self.prune_usage, Type::INT8),
-            (&self.events.0, Type::INT8_ARRAY),
-            (&self.events.1, Type::INT8_ARRAY),
-            (&self.events.2, Type::INT8_ARRAY),
-            (&self.events.3, Type::TEXT_ARRAY),
+            (&self.events.last, Type::INT8_ARRAY),
+            (&self.events.first, Type::INT8_ARRAY),
+            (&self.events.at, Type::INT8_ARRAY),
+            (&self.events.shared, Type::TEXT_ARRAY),
+            (&self.events.body, Type::TEXT_ARRAY),
             (&self.prune_events.0, Type::INT8),
             (&self.prune_events.1, Type::INT8),
             (&self.logs.n, Type::INT8_ARRAY),

@@ -31,6 +31,23 @@ use crate::migrate;
 use crate::rows::{signed, unsigned};
 use flight::{Flight, Landed, Text, Value};
 
+/// How the writer's statements run. Whoever is silent in its turn loses it. Rows are found by their keys, however
+/// few or many the planner believes there are, so that one plan is right for ever and need not be made again.
+const SETTINGS: [(&str, &str); 7] = [
+    ("idle_in_transaction_session_timeout", "2000"),
+    ("lock_timeout", "8000"),
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("jit", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+];
+
+/// The settings as statements of a session, or of one transaction.
+fn settings(local: &str) -> String {
+    SETTINGS.map(|(name, value)| format!("SET {local}{name} = {value}")).join("; ")
+}
+
 /// The writer's connection to a server.
 pub struct PostgresBackend {
     options: Options,
@@ -41,6 +58,8 @@ pub struct PostgresBackend {
     lasting: bool,
     /// Statements of this connection.
     texts: HashMap<&'static str, Text>,
+    /// Begins a transaction. Behind a pooler each has to settle anew how its statements run.
+    begin: String,
 }
 
 impl PostgresBackend {
@@ -55,6 +74,7 @@ impl PostgresBackend {
             in_turn: false,
             lasting: false,
             texts: HashMap::new(),
+            begin: String::new(),
         })
     }
 
@@ -161,10 +181,14 @@ impl Backend for PostgresBackend {
         let client = self.runtime.block_on(async {
             let (mut client, connection) = options.connect().await?;
             tokio::spawn(connection);
-            let prepared = tokio::time::timeout(
-                Options::reply_timeout(0),
-                migrate::prepare(&options, &mut client),
-            );
+            let prepared = tokio::time::timeout(Options::reply_timeout(0), async {
+                migrate::prepare(&options, &mut client).await?;
+                if !options.pooler {
+                    let settled = client.batch_execute(&settings("")).await;
+                    settled.map_err(|error| explain(&options, &error))?;
+                }
+                Ok(())
+            });
             match prepared.await {
                 Ok(prepared) => prepared.map(|()| client),
                 Err(_) => {
@@ -173,6 +197,10 @@ impl Backend for PostgresBackend {
             }
         })?;
         self.client = Some(client);
+        self.begin = match self.options.pooler {
+            true => format!("BEGIN; {}", settings("LOCAL ")),
+            false => "BEGIN".to_owned(),
+        };
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Taking the turn, and what has happened since the last one.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use runcue_core::{
@@ -55,8 +56,13 @@ const TOUCHED: &str = "SELECT lane.lane, lane.key, touched.best[1], touched.best
         WHERE turn.revision > $1 GROUP BY one.lane) AS touched \
     JOIN runcue.lane ON lane.lane = touched.lane";
 
-/// Jobs that were changed since.
-const CHANGED: &str = "SELECT changed FROM runcue.turn WHERE revision > $1 AND changed <> '{}'";
+/// Jobs that were changed since, and how many are held in lanes.
+const CHANGED: &str =
+    "SELECT changed, held, held_jobs FROM runcue.turn WHERE revision > $1 ORDER BY revision";
+
+/// How many are held in lanes, since all were last written in one row.
+const WHOLE_HELD: &str = "SELECT held, held_jobs FROM runcue.turn WHERE revision > \
+    (SELECT coalesce(max(board.revision), 0) FROM runcue.board WHERE board.kind = 4) AND held <> '{}' ORDER BY revision";
 
 const WHOLE_LANES: &str = "SELECT lane.lane, lane.key, NULL::bigint, NULL::bigint FROM runcue.lane WHERE EXISTS \
     (SELECT 1 FROM runcue.live WHERE live.stage = 0 AND live.lane = lane.lane)";
@@ -77,17 +83,21 @@ impl PostgresBackend {
         let board = self.text(if whole { WHOLE_BOARD } else { BOARD }, since)?;
         let lanes = self.text(if whole { WHOLE_LANES } else { TOUCHED }, since)?;
         let (usage, jobs) = (self.text(USAGE, &one)?, self.text(CHANGED, &one)?);
+        let held = self.text(WHOLE_HELD, &[])?;
         let asked = self.question_texts(questions)?;
         self.in_turn = true;
+        let begin = self.begin.clone();
         let ran = self.run(questions.ids.len(), async |client| {
             let mut flight = Flight::new(client);
             let since = || vec![(&known as _, Type::INT8)];
-            flight.plain("BEGIN");
+            flight.plain(&begin);
             flight.ask(&turn, vec![]);
             flight.ask(&head, since());
             flight.ask(&board, if whole { vec![] } else { since() });
             flight.ask(&lanes, if whole { vec![] } else { since() });
-            if !whole {
+            if whole {
+                flight.ask(&held, vec![]);
+            } else {
                 flight.ask(&usage, since());
                 flight.ask(&jobs, since());
             }
@@ -111,14 +121,15 @@ impl PostgresBackend {
         let numbers = numbers(head).map_err(|why| self.unreadable(why))?;
         let remembered: bool = head.get(13);
         let (board, lanes) = (landed.next(), landed.next());
+        // Of everything there is one more list, of how many jobs are held.
         let (usage, jobs) = match whole {
-            true => (Vec::new(), Vec::new()),
+            true => (Vec::new(), landed.next()),
             false => (landed.next(), landed.next()),
         };
         let answers = asked.read(&mut landed).map_err(|why| self.unreadable(why))?;
         let counted = now.unwrap_or(server_now);
         let changed = if whole {
-            Some(self.with_usage(board, lanes, counted, Duration::ZERO)?)
+            Some(self.with_usage(board, lanes, &jobs, counted, Duration::ZERO)?)
         } else if !remembered || board.iter().any(|row| row.get::<_, i16>(0) == DROPPED) {
             // Too far behind: which lanes were touched since is not known any more. Or lanes have gone.
             Some(self.read_whole(counted, Duration::ZERO)?)
@@ -127,6 +138,7 @@ impl PostgresBackend {
         } else {
             let mut since = changed(&board, &lanes, &usage).map_err(|why| self.unreadable(why))?;
             since.jobs = jobs.iter().flat_map(changed_jobs).collect();
+            since.held = latest_held(Vec::new(), jobs.iter().map(|row| (row.get(1), row.get(2))));
             Some(since)
         };
         Ok(Opening { revision, now: server_now, numbers, changed, answers })
@@ -135,14 +147,25 @@ impl PostgresBackend {
     /// Everything, in the middle of a turn.
     pub(super) fn read_whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {
         let (board, lanes) = (self.text(WHOLE_BOARD, &[])?, self.text(WHOLE_LANES, &[])?);
+        let held = self.text(WHOLE_HELD, &[])?;
         let mut landed = self.run(0, async |client| {
             let mut flight = Flight::new(client);
             flight.ask(&board, vec![]);
             flight.ask(&lanes, vec![]);
+            flight.ask(&held, vec![]);
             landed(flight).await
         })?;
-        let (board, lanes) = (landed.next(), landed.next());
-        self.with_usage(board, lanes, now, memory)
+        let (board, lanes, held) = (landed.next(), landed.next(), landed.next());
+        self.with_usage(board, lanes, &held, now, memory)
+    }
+
+    /// How many jobs are held in lanes, as it is written; lanes with none may be left out.
+    pub(super) fn read_held(&mut self) -> Result<Vec<(LaneId, u32)>> {
+        let sql = "SELECT kind, name, body FROM runcue.board WHERE kind = $1";
+        let board = self.query(sql, &[(&HELD, Type::INT2)])?;
+        let since = self.query(WHOLE_HELD, &[])?;
+        let noted = changed(&board, &[], &[]).map_err(|why| self.unreadable(why))?.held;
+        Ok(latest_held(noted, since.iter().map(|row| (row.get(0), row.get(1)))))
     }
 
     /// How far back uses count is known only from the services.
@@ -150,11 +173,15 @@ impl PostgresBackend {
         &mut self,
         board: Vec<Row>,
         lanes: Vec<Row>,
+        held: &[Row],
         now: Timestamp,
         memory: Duration,
     ) -> Result<Changed> {
         let mut all = changed(&board, &lanes, &[]).map_err(|why| self.unreadable(why))?;
         all.whole = true;
+        let noted = std::mem::take(&mut all.held);
+        all.held = latest_held(noted, held.iter().map(|row| (row.get(0), row.get(1))));
+        all.held.retain(|(_, jobs)| *jobs > 0);
         let longest = all.services.iter().map(|row| row.spec.memory()).max();
         let memory = memory.max(longest.unwrap_or_default());
         if !memory.is_zero() {
@@ -198,8 +225,8 @@ fn changed(board: &[Row], lanes: &[Row], usage: &[Row]) -> std::result::Result<C
                 changed.services.push(ServiceRow { spec, breaker, held_until });
             }
             HELD => {
-                let lane = key.parse().map_err(|_| format!("lane {key}"))?;
-                changed.held.push((LaneId(lane), parsed("held", body)?));
+                let all: Vec<(u64, u32)> = parsed("held", body)?;
+                changed.held = all.into_iter().map(|(lane, jobs)| (LaneId(lane), jobs)).collect();
             }
             SCHEDULE => {
                 let schedule = (!body.is_empty()).then(|| parsed::<ScheduleInfo>("schedule", body));
@@ -220,6 +247,19 @@ fn changed(board: &[Row], lanes: &[Row], usage: &[Row]) -> std::result::Result<C
     }
     changed.usage = uses(usage)?;
     Ok(changed)
+}
+
+/// How many jobs are held in lanes after turns that have changed that, in their order.
+fn latest_held(
+    before: Vec<(LaneId, u32)>,
+    turns: impl Iterator<Item = (Vec<i64>, Vec<i32>)>,
+) -> Vec<(LaneId, u32)> {
+    let mut latest: BTreeMap<LaneId, u32> = before.into_iter().collect();
+    for (lanes, jobs) in turns {
+        let jobs = jobs.into_iter().map(|jobs| u32::try_from(jobs).unwrap_or(0));
+        latest.extend(lanes.into_iter().map(|lane| LaneId(unsigned(lane))).zip(jobs));
+    }
+    latest.into_iter().collect()
 }
 
 fn changed_jobs(row: &Row) -> Vec<Places> {

@@ -35,10 +35,6 @@ const LANES: &str = "SELECT lane.key, lane.lane FROM unnest($1::text[]) AS wante
 
 const LANE_KEYS: &str = "SELECT lane.lane, lane.key FROM unnest($1::bigint[]) AS wanted (lane) JOIN runcue.lane ON lane.lane = wanted.lane";
 
-/// Rows are found by their keys, however few or many the planner believes there are. A turn says so itself.
-const BY_KEYS_ONLY: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; \
-    SET LOCAL enable_mergejoin = off";
-
 /// The columns of a job; what follows them is the statement's own.
 const AFTER_JOB: usize = 18;
 
@@ -83,19 +79,20 @@ impl PostgresBackend {
         }
         let asked = self.question_texts(questions)?;
         let rows = questions.ids.len() + questions.seqs.len() + questions.lanes.len();
-        let in_turn = self.in_turn;
+        // Behind a pooler, how statements run is settled by the transaction.
+        let begin = Some(self.begin.clone()).filter(|_| self.options.pooler && !self.in_turn);
         let mut landed = self.run(rows, async |client| {
             let mut flight = Flight::new(client);
-            if !in_turn {
-                flight.plain(BY_KEYS_ONLY);
+            if let Some(begin) = &begin {
+                flight.plain(begin);
             }
             asked.add_to(&mut flight);
-            if !in_turn {
+            if begin.is_some() {
                 flight.plain("COMMIT");
             }
             landed(flight).await
         })?;
-        if !in_turn {
+        if begin.is_some() {
             landed.skip();
         }
         asked.read(&mut landed).map_err(|why| self.unreadable(why))

@@ -10,7 +10,7 @@ use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use super::PostgresBackend;
-use super::opening::{GROUP, HELD};
+use super::opening::GROUP;
 use crate::reader::Clause;
 use crate::rows::{parsed, rank_of, signed, stages, unsigned};
 
@@ -119,12 +119,22 @@ impl PostgresBackend {
     }
 
     pub(super) fn find_contradictions(&mut self) -> Result<Vec<String>> {
-        if self.in_turn {
-            // Everything is read; what helps to find single rows is no help here.
-            let all = "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; \
-                       SET LOCAL enable_mergejoin = on";
-            self.run(0, async |client| client.batch_execute(all).await)?;
+        // Everything is read; what helps to find single rows is no help here.
+        let begin = if self.in_turn { "" } else { "BEGIN; " };
+        let all = format!(
+            "{begin}SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
+        );
+        self.run(0, async |client| client.batch_execute(&all).await)?;
+        let findings = self.contradictions();
+        if !self.in_turn
+            && self.run(0, async |client| client.batch_execute("ROLLBACK").await).is_err()
+        {
+            self.drop_connection();
         }
+        findings
+    }
+
+    fn contradictions(&mut self) -> Result<Vec<String>> {
         let mut findings = self.miscounted_groups()?;
         findings.extend(self.miscounted_lanes()?);
         let orphans = [
@@ -185,18 +195,19 @@ impl PostgresBackend {
     }
 
     fn miscounted_lanes(&mut self) -> Result<Vec<String>> {
-        let sql = "SELECT lane.lane, held.n, coalesce(board.body::bigint, 0) FROM runcue.lane \
-                   LEFT JOIN runcue.board ON board.kind = $1 AND board.name = lane.lane::text \
+        let noted: BTreeMap<LaneId, u32> = self.read_held()?.into_iter().collect();
+        let sql = "SELECT lane.lane, coalesce(held.n, 0) FROM runcue.lane \
                    LEFT JOIN (SELECT lane, count(*) AS n FROM runcue.live WHERE stage > 2 GROUP BY lane) AS held \
                        ON held.lane = lane.lane \
-                   WHERE lane.key::json -> 'services' IS NOT NULL \
-                   AND coalesce(held.n, 0) <> coalesce(board.body::bigint, 0)";
-        let rows = self.query(sql, &[(&HELD, Type::INT2)])?;
-        let say = |row: &Row| {
-            let (lane, real, noted) =
-                (row.get::<_, i64>(0), row.get::<_, Option<i64>>(1), row.get::<_, i64>(2));
-            format!("lane {lane} counts {noted} jobs held, they are {}", real.unwrap_or(0))
-        };
-        Ok(rows.iter().map(say).collect())
+                   WHERE lane.key::json -> 'services' IS NOT NULL";
+        let mut findings = Vec::new();
+        for row in self.query(sql, &[])? {
+            let (lane, real) = (unsigned(row.get(0)), unsigned(row.get(1)));
+            let noted = noted.get(&LaneId(lane)).copied().unwrap_or(0);
+            if u64::from(noted) != real {
+                findings.push(format!("lane {lane} counts {noted} jobs held, they are {real}"));
+            }
+        }
+        Ok(findings)
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runcue_core::{JobId, JobSpec, TaskName, Timestamp};
+use runcue_store::overlay::{Backend, Questions};
 use runcue_store::{Store, SubmitBatch, Submitted};
-use runcue_store_postgres::{PostgresStore, open_url};
+use runcue_store_postgres::{Options, PostgresBackend, PostgresStore, open_url};
 use runcue_test_servers::{Fault, Postgres, Proxy};
 
 use crate::load::during;
@@ -79,22 +80,20 @@ async fn a_frozen_server_is_waited_for() {
     .await;
 }
 
-/// Whoever takes the turn and says nothing more loses it.
-#[tokio::test]
-async fn a_silent_daemon_does_not_hold_up_the_others() {
-    let database = runcue_test_servers::postgres().unwrap();
-    let store = opened(&database.url());
-    let silent = silent_turn(&database.url()).await;
-    let job = JobSpec::new(JobId::from_u128(1), TaskName::new("work").unwrap());
-    let answer = store.submit(Timestamp::ZERO, SubmitBatch::of(vec![job])).await.unwrap();
-    assert_eq!(answer, [Submitted::New(JobId::from_u128(1))]);
-    drop(silent);
-}
-
-/// A connection that holds the turn.
-async fn silent_turn(url: &str) -> tokio_postgres::Client {
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.batch_execute("BEGIN; SELECT runcue.take_turn()").await.unwrap();
-    client
+/// Whoever takes the turn and says nothing more loses it, behind a pooler too.
+#[test]
+fn a_silent_daemon_does_not_hold_up_the_others() {
+    for more in ["", "?pooler=on"] {
+        let database = runcue_test_servers::postgres().unwrap();
+        let store = opened(&database.url());
+        let options = Options::parse(&format!("{}{more}", database.url())).unwrap();
+        let mut silent = PostgresBackend::new(options).unwrap();
+        silent.connect().unwrap();
+        silent.begin(0, None, &Questions::default()).unwrap();
+        let job = JobSpec::new(JobId::from_u128(1), TaskName::new("work").unwrap());
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let answer =
+            runtime.block_on(store.submit(Timestamp::ZERO, SubmitBatch::of(vec![job]))).unwrap();
+        assert_eq!(answer, [Submitted::New(JobId::from_u128(1))]);
+    }
 }

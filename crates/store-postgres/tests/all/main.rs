@@ -6,9 +6,11 @@
 mod clocks;
 mod failures;
 mod faults;
+mod held;
 mod inbox;
 mod kept_turns;
 mod load;
+mod migrated;
 mod news;
 mod pinned;
 mod pooler;

@@ -18,6 +18,9 @@ use crate::reply::ScheduleInfo;
 use crate::request::{ClaimRequest, SubmitBatch};
 use crate::tables::Changes;
 
+/// One commit in so many says how many jobs are held in all lanes.
+const SUM_UP: u64 = 64;
+
 /// What a request will probably need, so that it is asked for together with other rows.
 #[derive(Clone, Debug, Default)]
 pub struct Foresight {
@@ -224,8 +227,20 @@ impl<B: Backend> Overlay<B> {
         writes.in_turn = in_turn;
         writes.keeps_turn = keep;
         writes.numbers = self.numbers.clone();
+        writes.all_held = self.is_to_sum_up(self.revision + 1).then(|| self.all_held().collect());
         self.gone.clear();
         writes
+    }
+
+    /// Whether a commit says how many jobs are held in all lanes. One in a while always does, so that nobody has to
+    /// look back further than that.
+    fn is_to_sum_up(&self, revision: u64) -> bool {
+        let often = revision.is_multiple_of(SUM_UP) && !self.held.is_empty();
+        often || revision.is_multiple_of(SUM_UP * 16)
+    }
+
+    fn all_held(&self) -> impl Iterator<Item = (LaneId, u32)> {
+        self.held.iter().filter(|(_, count)| **count > 0).map(|(lane, count)| (*lane, *count))
     }
 
     /// The turn is written: what it changed is what there is.
@@ -293,7 +308,7 @@ impl<B: Backend> Overlay<B> {
             Some(changed) => changed,
             None => self.whole_with_writes(now)?,
         };
-        let held = self.held.iter().filter(|(_, count)| **count > 0).map(|(l, n)| (*l, *n));
+        let held = self.all_held().collect();
         Ok(Changes {
             afresh: changed.whole,
             groups: changed.groups,
@@ -301,7 +316,7 @@ impl<B: Backend> Overlay<B> {
             services: changed.services,
             lanes: changed.lanes.into_iter().map(|touched| (touched.lane, touched.key)).collect(),
             usage: changed.usage,
-            held: held.collect(),
+            held,
             counters: self.numbers.counters.clone(),
         })
     }

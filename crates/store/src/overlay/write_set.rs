@@ -71,6 +71,9 @@ pub struct WriteSet {
     pub touched: BTreeMap<LaneId, Option<Rank>>,
     /// Leased and running jobs of lanes that use services, as they are now.
     pub held: BTreeMap<LaneId, u32>,
+    /// Now and then, all of these that are not zero. A backend that keeps what each commit changed need not look
+    /// further back than the last commit that had them.
+    pub all_held: Option<Vec<(LaneId, u32)>>,
     /// Groups.
     pub groups: BTreeMap<Option<GroupName>, GroupInfo>,
     /// Queues.

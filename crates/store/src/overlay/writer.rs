@@ -33,6 +33,9 @@ const LINGER: Duration = Duration::from_micros(400);
 /// Turns in a row that were each followed by the next request at once, before a turn is kept. A daemon with little to
 /// do has three: it claims a job, ends it, and finds nothing more to claim.
 const FOLLOWED: u32 = 4;
+/// How long the first request of a busy daemon waits for company, and how often in a row in vain.
+const COMPANY: Duration = Duration::from_micros(200);
+const IN_VAIN: u32 = 4;
 /// A turn in which the server was not heard of for so long may have been lost.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// Between two attempts to connect: at first, and at the most.
@@ -216,6 +219,7 @@ impl<B: Backend> Writer<B> {
             heard_at: Instant::now(),
             ended_at: None,
             followed: 0,
+            company: 0,
             machine: Machine::new(Overlay::new(backend)),
             clock: Clock::new(),
             commits: 0,
@@ -337,6 +341,8 @@ struct Worker<B> {
     /// When the last turn was written, and how many in a row were followed by the next request at once.
     ended_at: Option<Instant>,
     followed: u32,
+    /// How often a request will still wait for another one to share its commit.
+    company: u32,
     machine: Workshop<B>,
     settings: Settings,
     clock: Clock,
@@ -362,6 +368,7 @@ impl<B: Backend> Worker<B> {
             }
             let at_once = self.ended_at.is_some_and(|at| at.elapsed() < LINGER);
             self.followed = if at_once { self.followed.saturating_add(1) } else { 0 };
+            self.await_company();
             let last = self.waiting.len().min(TOGETHER);
             let mut turn: VecDeque<Request<B>> = self.waiting.drain(..last).collect();
             self.take_turn(&mut turn);
@@ -380,6 +387,12 @@ impl<B: Backend> Worker<B> {
     /// Takes in what has come. While the server is away it waits for the next attempt, otherwise for the
     /// next request. Answers whether there is to be a next turn.
     fn gather(&mut self) -> bool {
+        if self.waiting.is_empty()
+            && let Ok(request) = self.requests.try_recv()
+        {
+            self.company = IN_VAIN;
+            self.waiting.push_back(request);
+        }
         if self.waiting.is_empty() {
             match self.next_request() {
                 Some(request) => self.waiting.push_back(request),
@@ -413,6 +426,19 @@ impl<B: Backend> Worker<B> {
             self.leave_turn();
         }
         self.requests.recv().ok()
+    }
+
+    /// A busy daemon asks for two things, to end jobs and to claim others, and is answered sooner if they share a
+    /// commit. It does so only where requests have come while a commit was under way.
+    fn await_company(&mut self) {
+        if self.followed < FOLLOWED || self.company == 0 || self.waiting.len() > 1 {
+            return;
+        }
+        self.company -= 1;
+        if let Ok(request) = self.requests.recv_timeout(COMPANY) {
+            self.company = IN_VAIN;
+            self.waiting.push_back(request);
+        }
     }
 
     /// Lets go of the turn, if it is held.

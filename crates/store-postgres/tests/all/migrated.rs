@@ -1,0 +1,54 @@
+//! Queues of older schemas: what was in them is there afterwards, limits included.
+
+use runcue_core::{JobFilter, StateWord, Timestamp, WorkerId};
+use runcue_store::{ClaimRequest, ListRequest, Store};
+use runcue_store_postgres::{SCHEMA, migrate, open_url};
+use runcue_test_servers::Database;
+
+/// The tables of the first schema, filled by the runcue that made them.
+fn old_queue() -> Database {
+    let database = runcue_test_servers::postgres().unwrap();
+    let versions =
+        "CREATE TABLE runcue.schema_version (version integer PRIMARY KEY, at timestamptz)";
+    database.sql(&format!("CREATE SCHEMA runcue; {versions}")).unwrap();
+    database.sql(include_str!("../../migrations/0001_queue.sql")).unwrap();
+    database.sql("DELETE FROM runcue.turn").unwrap();
+    database.sql(include_str!("../fixtures/schema-1.sql")).unwrap();
+    database
+}
+
+#[tokio::test]
+async fn a_queue_of_schema_1_goes_on() {
+    let database = old_queue();
+    assert_eq!(migrate(&database.url()).await.unwrap(), 1);
+    assert_eq!(migrate(&database.url()).await.unwrap(), SCHEMA);
+    let store = open_url(&database.url()).unwrap();
+    let now = Timestamp::ZERO;
+    let counts = store.stats(now).await.unwrap().counts;
+    assert_eq!((counts.queued, counts.running), (1, 2));
+    assert_eq!((counts.completed, counts.quarantined), (20, 1));
+    assert_eq!(store.check(now).await.unwrap(), Vec::<String>::new());
+    let filter = JobFilter { states: [StateWord::Running].into(), ..JobFilter::default() };
+    let request = ListRequest { filter, before: None, limit: 10 };
+    assert_eq!(store.list(request).await.unwrap().rows.len(), 2);
+
+    // Events of both forms are one sequence, and the view reads them too.
+    let last = store.last_event().await.unwrap();
+    let events = store.events(0, 1000).await.unwrap();
+    let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
+    assert_eq!(seqs, (1..=last).collect::<Vec<_>>());
+
+    // Two of two places of the service are taken by those that run, so the third job does not get one.
+    let worker = WorkerId::from_u128(9);
+    assert!(store.claim(now, ClaimRequest::new(worker, 5)).await.unwrap().jobs.is_empty());
+    assert_eq!(store.services(now).await.unwrap()[0].in_use, 2);
+    let dead = store.workers().await.unwrap()[0].spec.id;
+    store.reap(now, vec![dead]).await.unwrap();
+    assert_eq!(store.services(now).await.unwrap()[0].in_use, 0);
+    assert_eq!(store.check(now).await.unwrap(), Vec::<String>::new());
+    let later = store.last_event().await.unwrap();
+    assert!(later > last);
+    let seen = database.sql("SELECT count(*), count(type), max(seq) FROM runcue.events").unwrap();
+    assert_eq!(seen.trim(), format!("{later}|{later}|{later}"));
+    store.close().await.unwrap();
+}
