@@ -55,6 +55,47 @@ FROM runcue.event, json_array_elements(event.body::json) WITH ORDINALITY AS one 
     SELECT CASE '{}' WHEN event.shared THEN one.value WHEN one.value::text THEN event.shared::json
         ELSE (left(event.shared, -1) || ',' || substr(one.value::text, 2))::json END) AS whole (body);
 
+-- What a turn begins with, in one answer: what has changed since a revision, or everything (0). Rows of kind 0 are the
+-- latest turn, 1 to 6 are rows of the board, 10 are lanes whose ready jobs have changed (the lane and the best place
+-- at which one has become ready), 11 uses of services, and 12 the jobs that turns have changed, in their order. Of
+-- everything there is no use of services: how far back that counts is known only from the rows of the board.
+CREATE FUNCTION runcue.opening(p_known bigint) RETURNS TABLE
+    (kind smallint, name text, body text, numbers bigint[], held bigint[], held_jobs integer[])
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    summed_up bigint;
+BEGIN
+    RETURN QUERY SELECT 0::smallint, last_served_group, NULL::text,
+        ARRAY[revision, runcue.now_micros(), seq, served, event, delayed, blocked, lane, log,
+              first_delayed, first_lapsing, first_deadline,
+              (p_known = 0 OR EXISTS (SELECT 1 FROM runcue.turn AS known WHERE known.revision = p_known))::int],
+        NULL::bigint[], NULL::integer[]
+    FROM runcue.turn ORDER BY revision DESC LIMIT 1;
+    IF p_known = 0 THEN
+        SELECT coalesce(max(board.revision), 0) INTO summed_up FROM runcue.board WHERE board.kind = 4;
+        RETURN QUERY SELECT board.kind, board.name, board.body, NULL::bigint[], NULL::bigint[], NULL::integer[]
+        FROM runcue.board ORDER BY board.kind, board.name;
+        RETURN QUERY SELECT 10::smallint, NULL::text, lane.key, ARRAY[lane.lane, NULL, NULL], NULL::bigint[], NULL::integer[]
+        FROM runcue.lane WHERE EXISTS (SELECT 1 FROM runcue.live WHERE live.stage = 0 AND live.lane = lane.lane);
+        RETURN QUERY SELECT 12::smallint, NULL::text, NULL::text, '{}'::bigint[], turn.held, turn.held_jobs
+        FROM runcue.turn WHERE turn.revision > summed_up AND turn.held <> '{}' ORDER BY turn.revision;
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT board.kind, board.name, board.body, NULL::bigint[], NULL::bigint[], NULL::integer[]
+    FROM runcue.board WHERE board.revision > p_known ORDER BY board.kind, board.name;
+    RETURN QUERY SELECT 10::smallint, NULL::text, lane.key, ARRAY[lane.lane, touched.best[1], touched.best[2]],
+        NULL::bigint[], NULL::integer[]
+    FROM (SELECT one.lane, min(ARRAY[one.rank, one.seq]) FILTER (WHERE one.rank IS NOT NULL) AS best
+          FROM runcue.turn, unnest(turn.touched, turn.touched_rank, turn.touched_seq) AS one (lane, rank, seq)
+          WHERE turn.revision > p_known GROUP BY one.lane) AS touched
+    JOIN runcue.lane ON lane.lane = touched.lane;
+    RETURN QUERY SELECT 11::smallint, NULL::text, usage_run.body, ARRAY[usage_run.at], NULL::bigint[], NULL::integer[]
+    FROM runcue.usage_run WHERE usage_run.revision > p_known ORDER BY usage_run.at;
+    RETURN QUERY SELECT 12::smallint, NULL::text, NULL::text, turn.changed, turn.held, turn.held_jobs
+    FROM runcue.turn WHERE turn.revision > p_known ORDER BY turn.revision;
+END $$;
+
 DROP FUNCTION runcue.write_turn(bigint, uuid, bigint[], text, bigint[], bigint[], bigint[], bigint[], smallint[],
     text[], text[], bigint[], bigint[], text[], bytea[], bigint[], bigint[], bigint[], bigint[], text[], text[],
     text[], text[], bigint[], integer[], text[], bigint, bigint[], bigint[], bigint[], text[], bigint, bigint,
@@ -81,6 +122,9 @@ CREATE FUNCTION runcue.write_turn(
 DECLARE
     mine bigint := p_follows + 1;
 BEGIN
+    IF (SELECT max(revision) FROM runcue.turn) <> p_follows THEN
+        RAISE EXCEPTION 'somebody else has written' USING ERRCODE = 'RC001';
+    END IF;
     IF cardinality(dropped_lanes) > 0 THEN
         DELETE FROM runcue.lane WHERE lane = ANY (dropped_lanes);
     END IF;

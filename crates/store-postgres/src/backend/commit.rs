@@ -60,10 +60,11 @@ impl PostgresBackend {
         let (begin, end) = (self.begin.clone(), self.options.sql(end));
         let wrote = self.run(rows, async |client| {
             let mut flight = Flight::new(client);
+            // In a turn nobody else has written; outside of one that is to be seen before much is sent.
             if !in_turn {
                 flight.plain(&begin);
+                flight.ask(&follow, vec![(&follows, Type::INT8)]);
             }
-            flight.ask(&follow, vec![(&follows, Type::INT8)]);
             for part in &parts {
                 flight.ask(&jobs, part.values());
             }
@@ -74,7 +75,7 @@ impl PostgresBackend {
             flight.plain(&end);
             match flight.land().await {
                 Ok(mut landed) => {
-                    let before = usize::from(!in_turn) + 1 + parts.len();
+                    let before = if in_turn { 0 } else { 2 } + parts.len();
                     (0..before).for_each(|_| landed.skip());
                     let now = landed.next().first().map(|row| row.get(0));
                     Ok(Wrote::Done(now.unwrap_or(0)))
