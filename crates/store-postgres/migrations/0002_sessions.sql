@@ -208,7 +208,9 @@ BEGIN
         p_numbers[5], p_last_served_group, p_numbers[6], p_numbers[7], p_numbers[8], p_numbers[9], p_numbers[10],
         t_lane, t_rank, t_seq, p_changed, h_lane, h_jobs);
     -- Those who lag further behind than this read everything anew.
-    DELETE FROM runcue.turn WHERE revision = mine - 20000;
+    IF mine % 64 = 0 THEN
+        DELETE FROM runcue.turn WHERE revision <= mine - 20000;
+    END IF;
     IF p_news THEN
         PERFORM pg_notify('runcue.', mine::text);
     END IF;

@@ -1,5 +1,7 @@
 //! Writing a turn: rows by column, one array each, in one flight with the end of the transaction.
 
+use std::sync::LazyLock;
+
 use runcue_core::{Event, GroupName, Job, JobId, Key, Seq, State, Timestamp};
 use runcue_store::event_run::{EventRun, runs_of_a_kind};
 use runcue_store::overlay::{Backend, Committed, JobWrite, Timed, WriteSet};
@@ -18,11 +20,25 @@ use crate::rows::{flags, id_of, outcome, rank_of, signed, small, stage, text};
 const JOBS_PER_PART: usize = 20_000;
 
 const FOLLOW: &str = "SELECT runcue.follow($1)";
-const WRITE_JOBS: &str = "SELECT runcue.write_jobs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
-    $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)";
-const WRITE_TURN: &str = "SELECT runcue.write_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
-    $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, \
-    $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55)";
+/// How many values the two functions take.
+const JOBS: usize = 38;
+const TURN: usize = 55;
+
+/// A call of one of the functions that write, whose values begin with a number.
+fn call(function: &str, first: usize, count: usize) -> String {
+    let values: Vec<String> = (first..first + count).map(|n| format!("${n}")).collect();
+    format!("runcue.{function}({})", values.join(", "))
+}
+
+static WRITE_JOBS: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {}", call("write_jobs", 1, JOBS)));
+static WRITE_TURN: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {}", call("write_turn", 1, TURN)));
+/// Both in one message, because each has its price; the jobs go first.
+static WRITE_BOTH: LazyLock<String> = LazyLock::new(|| {
+    let (jobs, turn) = (call("write_jobs", 1, JOBS), call("write_turn", JOBS + 1, TURN));
+    format!("SELECT {turn} FROM {jobs} AS written")
+});
 
 /// How a statement of a commit went.
 enum Wrote {
@@ -40,8 +56,18 @@ impl PostgresBackend {
             values.into_iter().map(|(_, of)| of).collect()
         };
         let follow = self.text(FOLLOW, &[Type::INT8])?;
-        let jobs = self.text(WRITE_JOBS, &of(JobPart::default().values()))?;
-        let turn = self.text(WRITE_TURN, &of(rest.values()))?;
+        let (most, last) = match &parts[..] {
+            [most @ .., last] => (most, Some(last)),
+            [] => (&[][..], None),
+        };
+        let jobs = match most {
+            [] => None,
+            _ => Some(self.text(&WRITE_JOBS, &of(JobPart::default().values()))?),
+        };
+        let mut values = last.map(JobPart::values).unwrap_or_default();
+        values.extend(rest.values());
+        let turn = if last.is_some() { &WRITE_BOTH } else { &WRITE_TURN };
+        let turn = self.text(turn, &of(values.clone()))?;
         let rows = writes.jobs.len() + writes.events.len();
         let hold = self.text("SELECT runcue.keep_turn()", &[])?;
         let in_turn = std::mem::take(&mut self.in_turn);
@@ -65,17 +91,17 @@ impl PostgresBackend {
                 flight.plain(&begin);
                 flight.ask(&follow, vec![(&follows, Type::INT8)]);
             }
-            for part in &parts {
-                flight.ask(&jobs, part.values());
+            if let Some(jobs) = &jobs {
+                most.iter().for_each(|part| flight.ask(jobs, part.values()));
             }
-            flight.ask(&turn, rest.values());
+            flight.ask(&turn, values);
             if keep && !lasting {
                 flight.ask(&hold, vec![]);
             }
             flight.plain(&end);
             match flight.land().await {
                 Ok(mut landed) => {
-                    let before = if in_turn { 0 } else { 2 } + parts.len();
+                    let before = if in_turn { 0 } else { 2 } + most.len();
                     (0..before).for_each(|_| landed.skip());
                     let now = landed.next().first().map(|row| row.get(0));
                     Ok(Wrote::Done(now.unwrap_or(0)))

@@ -40,6 +40,9 @@ const LANE: i16 = 10;
 const USAGE: i16 = 11;
 const TURN: i16 = 12;
 
+/// What `runcue.take_turn()` does, without the call.
+const TAKE_TURN: &str = "SELECT pg_advisory_xact_lock(hashtextextended('runcue.', 0))";
+
 /// All of it in one answer.
 const OPENING: &str = "SELECT kind, name, body, numbers, held, held_jobs FROM runcue.opening($1)";
 
@@ -56,7 +59,7 @@ impl PostgresBackend {
         let asked = self.question_texts(questions)?;
         self.in_turn = true;
         // What is read after the turn was taken is read as it is then.
-        let begin = format!("{}; {}", self.begin, self.options.sql("SELECT runcue.take_turn()"));
+        let begin = format!("{}; {}", self.begin, self.options.sql(TAKE_TURN));
         let since = signed(known);
         let ran = self.run(questions.ids.len(), async |client| {
             let mut flight = Flight::new(client);
