@@ -16,7 +16,7 @@ use crate::stores::{Jobs, PARAMS, open, submit};
 use crate::table::Line;
 
 /// Handlers at once.
-pub const SLOTS: usize = 256;
+const SLOTS: usize = 256;
 
 /// A cue with a handler that does nothing.
 async fn cue(directory: &Path, durability: Durability) -> Result<Cue> {
