@@ -96,6 +96,79 @@ BEGIN
     FROM runcue.turn WHERE turn.revision > p_known ORDER BY turn.revision;
 END $$;
 
+DROP FUNCTION runcue.write_jobs(bigint[], bigint[], bigint[], bigint[], uuid[], bigint[], bigint[], bigint[],
+    text[], boolean[], bigint[], bigint[], bigint[], smallint[], bigint[], bigint[], integer[], integer[],
+    integer[], integer[], bigint[], bigint[], uuid[], bigint[], bigint[], smallint[], text[], bigint[], bigint[],
+    smallint[], bigint[], integer[], integer[], integer[], bigint[], bigint[], smallint[], text[]);
+
+-- Jobs of a turn. May be called several times in one. A new job that is plain (ready, and nothing has happened to it) has
+-- no columns of its own for its state.
+CREATE FUNCTION runcue.write_jobs(
+    gone_jobs bigint[], gone_live bigint[], gone_done bigint[],
+    n_seq bigint[], n_id uuid[], n_lane bigint[], n_rank bigint[], n_created_at bigint[], n_spec text[],
+    n_plain boolean[],
+    l_new boolean[], l_seq bigint[], l_lane bigint[], l_rank bigint[], l_stage smallint[], l_due bigint[],
+    l_deadline bigint[], l_prerequisites integer[], l_attempt integer[], l_earlier integer[], l_crashes integer[],
+    l_queued_at bigint[], l_started_at bigint[], l_worker uuid[], l_token bigint[], l_start_by bigint[],
+    l_flags smallint[], l_outcome text[],
+    d_seq bigint[], d_lane bigint[], d_stage smallint[], d_ended_at bigint[], d_attempt integer[],
+    d_earlier integer[], d_crashes integer[], d_queued_at bigint[], d_started_at bigint[], d_flags smallint[],
+    d_outcome text[]
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF cardinality(gone_jobs) > 0 THEN
+        DELETE FROM runcue.job USING unnest(gone_jobs) AS gone (seq) WHERE job.seq = gone.seq;
+        DELETE FROM runcue.log USING unnest(gone_jobs) AS gone (seq) WHERE log.seq = gone.seq;
+        DELETE FROM runcue.tie USING unnest(gone_jobs) AS gone (seq) WHERE tie.prerequisite = gone.seq;
+        DELETE FROM runcue.tie USING unnest(gone_jobs) AS gone (seq) WHERE tie.dependent = gone.seq;
+        DELETE FROM runcue.idempotency USING unnest(gone_jobs) AS gone (seq) WHERE idempotency.seq = gone.seq;
+    END IF;
+    IF cardinality(gone_live) > 0 THEN
+        DELETE FROM runcue.live USING unnest(gone_live) AS gone (seq) WHERE live.seq = gone.seq;
+    END IF;
+    IF cardinality(gone_done) > 0 THEN
+        DELETE FROM runcue.done USING unnest(gone_done) AS gone (seq) WHERE done.seq = gone.seq;
+    END IF;
+    IF cardinality(n_seq) > 0 THEN
+        INSERT INTO runcue.job (seq, id, lane, rank, created_at, spec)
+        SELECT * FROM unnest(n_seq, n_id, n_lane, n_rank, n_created_at, n_spec);
+    END IF;
+    IF true = ANY (n_plain) THEN
+        INSERT INTO runcue.live (seq, lane, rank, stage, prerequisites, attempt, earlier_attempts, crashes, queued_at, flags)
+        SELECT seq, lane, rank, 0, 0, 0, 0, 0, created_at, 0
+        FROM unnest(n_seq, n_lane, n_rank, n_created_at, n_plain) AS given (seq, lane, rank, created_at, plain)
+        WHERE plain;
+    END IF;
+    IF true = ANY (l_new) THEN
+        INSERT INTO runcue.live (seq, lane, rank, stage, due, deadline, prerequisites, attempt, earlier_attempts,
+            crashes, queued_at, started_at, worker, token, start_by, flags, outcome)
+        SELECT seq, lane, rank, stage, due, deadline, prerequisites, attempt, earlier, crashes, queued_at,
+               started_at, worker, token, start_by, flags, outcome
+        FROM unnest(l_new, l_seq, l_lane, l_rank, l_stage, l_due, l_deadline, l_prerequisites, l_attempt, l_earlier,
+                    l_crashes, l_queued_at, l_started_at, l_worker, l_token, l_start_by, l_flags, l_outcome)
+            AS given (is_new, seq, lane, rank, stage, due, deadline, prerequisites, attempt, earlier, crashes,
+                    queued_at, started_at, worker, token, start_by, flags, outcome)
+        WHERE is_new;
+    END IF;
+    IF false = ANY (l_new) THEN
+        UPDATE runcue.live SET stage = given.stage, due = given.due, deadline = given.deadline,
+            prerequisites = given.prerequisites, attempt = given.attempt, earlier_attempts = given.earlier,
+            crashes = given.crashes, queued_at = given.queued_at, started_at = given.started_at, worker = given.worker,
+            token = given.token, start_by = given.start_by, flags = given.flags, outcome = given.outcome
+        FROM unnest(l_new, l_seq, l_stage, l_due, l_deadline, l_prerequisites, l_attempt, l_earlier,
+                    l_crashes, l_queued_at, l_started_at, l_worker, l_token, l_start_by, l_flags, l_outcome)
+            AS given (is_new, seq, stage, due, deadline, prerequisites, attempt, earlier, crashes,
+                    queued_at, started_at, worker, token, start_by, flags, outcome)
+        WHERE NOT given.is_new AND live.seq = given.seq;
+    END IF;
+    IF cardinality(d_seq) > 0 THEN
+        INSERT INTO runcue.done (seq, lane, stage, ended_at, attempt, earlier_attempts, crashes, queued_at,
+            started_at, flags, outcome)
+        SELECT * FROM unnest(d_seq, d_lane, d_stage, d_ended_at, d_attempt, d_earlier, d_crashes, d_queued_at,
+                             d_started_at, d_flags, d_outcome);
+    END IF;
+END $$;
+
 DROP FUNCTION runcue.write_turn(bigint, uuid, bigint[], text, bigint[], bigint[], bigint[], bigint[], smallint[],
     text[], text[], bigint[], bigint[], text[], bytea[], bigint[], bigint[], bigint[], bigint[], text[], text[],
     text[], text[], bigint[], integer[], text[], bigint, bigint[], bigint[], bigint[], text[], bigint, bigint,

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use runcue_core::{Event, GroupName, Job, JobId, Key, Seq, State, Timestamp};
+use runcue_core::{Event, GroupName, Job, JobId, Key, Life, Seq, State, Timestamp, Wait};
 use runcue_store::event_run::{EventRun, runs_of_a_kind};
 use runcue_store::overlay::{Backend, Committed, JobWrite, Timed, WriteSet};
 use runcue_store::tables::EVENTS_PER_ROW;
@@ -21,7 +21,7 @@ const JOBS_PER_PART: usize = 20_000;
 
 const FOLLOW: &str = "SELECT runcue.follow($1)";
 /// How many values the two functions take.
-const JOBS: usize = 38;
+const JOBS: usize = 39;
 const TURN: usize = 55;
 
 /// A call of one of the functions that write, whose values begin with a number.
@@ -165,6 +165,7 @@ struct NewColumns {
     rank: Vec<i64>,
     created_at: Vec<i64>,
     spec: Vec<String>,
+    plain: Vec<bool>,
 }
 
 #[derive(Default)]
@@ -221,14 +222,23 @@ fn is_final(state: &State) -> bool {
     state.word().is_final()
 }
 
+/// Whether a new job is ready and nothing has happened to it, as most are: then its columns say it all.
+fn is_plain(job: &Job) -> bool {
+    let untouched = Life::begin(job.life.created_at, Wait::Turn);
+    job.life == untouched && flags(job) == 0 && job.life.deadline(&job.spec).is_none()
+}
+
 impl JobPart {
     fn add(&mut self, seq: Seq, write: &JobWrite) {
         self.len += 1;
         let seq = signed(seq.0);
         match write {
             JobWrite::Insert(job) => {
-                self.new.add(job);
-                self.put(job, true);
+                let plain = is_plain(job);
+                self.new.add(job, plain);
+                if !plain {
+                    self.put(job, true);
+                }
             }
             JobWrite::Change { job, before } => {
                 let (was_final, is_final) = (is_final(before), is_final(&job.life.state));
@@ -263,6 +273,7 @@ impl JobPart {
             (&n.rank, Type::INT8_ARRAY),
             (&n.created_at, Type::INT8_ARRAY),
             (&n.spec, Type::TEXT_ARRAY),
+            (&n.plain, Type::BOOL_ARRAY),
             (&l.is_new, Type::BOOL_ARRAY),
             (&l.seq, Type::INT8_ARRAY),
             (&l.lane, Type::INT8_ARRAY),
@@ -297,7 +308,8 @@ impl JobPart {
 }
 
 impl NewColumns {
-    fn add(&mut self, job: &Job) {
+    fn add(&mut self, job: &Job, plain: bool) {
+        self.plain.push(plain);
         self.seq.push(signed(job.seq.0));
         self.id.push(id_of(job.id()));
         self.lane.push(signed(job.lane.0));
@@ -313,7 +325,7 @@ impl LiveColumns {
         let (stage, due) = stage(&life.state);
         let lease = life.state.lease();
         let prerequisites = match life.state {
-            State::Queued(runcue_core::Wait::Prerequisites(left)) => left,
+            State::Queued(Wait::Prerequisites(left)) => left,
             _ => 0,
         };
         self.is_new.push(is_new);
