@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use runcue_store::{Result, StoreError};
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, Connection, Socket};
+use tokio_postgres::{Client, Config, Connection, Error, Socket};
 
-use crate::failure::explain;
+use crate::failure::{explain, is_of_startup};
 use crate::rows::{COLUMNS, LIVE_COLUMNS, STATES};
 use crate::tls::{self, TlsStream};
 
@@ -133,14 +133,38 @@ impl Options {
         REPLY_TIMEOUT + Duration::from_micros(500) * u32::try_from(rows).unwrap_or(u32::MAX)
     }
 
+    /// The same, with settings that hold for the whole session. Nothing if whoever answers does not take any: a
+    /// pooler, whose sessions others use too.
+    pub(crate) async fn connect_with(
+        &self,
+        settings: &[(&str, &str)],
+    ) -> Result<Option<(Client, Connection<Socket, TlsStream>)>> {
+        let mut options = self.clone();
+        let mut words: Vec<String> =
+            self.config.get_options().map(str::to_owned).into_iter().collect();
+        words.extend(settings.iter().map(|(name, value)| format!("-c {name}={value}")));
+        options.config.options(words.join(" "));
+        match options.connect_or_hear().await? {
+            Ok(connected) => Ok(Some(connected)),
+            Err(error) if is_of_startup(&error) => Ok(None),
+            Err(error) => Err(explain(self, &error)),
+        }
+    }
+
     /// Opens a connection. The second half has to be driven by somebody.
     pub(crate) async fn connect(&self) -> Result<(Client, Connection<Socket, TlsStream>)> {
+        self.connect_or_hear().await?.map_err(|error| explain(self, &error))
+    }
+
+    /// Opens a connection, or answers what the server has against it.
+    async fn connect_or_hear(
+        &self,
+    ) -> Result<std::result::Result<(Client, Connection<Socket, TlsStream>), Error>> {
         let tls = tls::connector(&self.tls)
             .map_err(|why| StoreError::BadAddress { place: self.place(), why })?;
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.config.connect(tls)).await;
         match connected {
-            Ok(Ok(connected)) => Ok(connected),
-            Ok(Err(error)) => Err(explain(self, &error)),
+            Ok(heard) => Ok(heard),
             Err(_) => Err(StoreError::Unavailable(format!(
                 "{} does not answer; check that it runs and can be reached",
                 self.place()

@@ -28,6 +28,12 @@ pub fn is_of_another_session(error: &Error) -> bool {
         || code == Some(&SqlState::DUPLICATE_PSTATEMENT)
 }
 
+/// Whether settings of the session were refused when it began, as poolers do.
+pub fn is_of_startup(error: &Error) -> bool {
+    error.code() == Some(&SqlState::PROTOCOL_VIOLATION)
+        && error.as_db_error().is_some_and(|error| error.message().contains("startup parameter"))
+}
+
 /// Whether a job that was to be inserted is there already.
 pub fn is_known_id(error: &Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)

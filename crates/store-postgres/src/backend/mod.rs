@@ -43,10 +43,14 @@ const SETTINGS: [(&str, &str); 7] = [
     ("plan_cache_mode", "force_generic_plan"),
 ];
 
-/// The settings as statements of a session, or of one transaction.
-fn settings(local: &str) -> String {
-    SETTINGS.map(|(name, value)| format!("SET {local}{name} = {value}")).join("; ")
+/// The settings as statements of a transaction.
+fn settings() -> String {
+    SETTINGS.map(|(name, value)| format!("SET LOCAL {name} = {value}")).join("; ")
 }
+
+/// Whether the settings of a session came through to the server.
+const ARE_SETTLED: &str = "SELECT current_setting('plan_cache_mode') = 'force_generic_plan' \
+    AND current_setting('idle_in_transaction_session_timeout') = '2s'";
 
 /// The writer's connection to a server.
 pub struct PostgresBackend {
@@ -178,27 +182,21 @@ impl Backend for PostgresBackend {
     fn connect(&mut self) -> Result<()> {
         self.drop_connection();
         let options = self.options.clone();
-        let client = self.runtime.block_on(async {
-            let (mut client, connection) = options.connect().await?;
-            tokio::spawn(connection);
-            let prepared = tokio::time::timeout(Options::reply_timeout(0), async {
-                migrate::prepare(&options, &mut client).await?;
-                if !options.pooler {
-                    let settled = client.batch_execute(&settings("")).await;
-                    settled.map_err(|error| explain(&options, &error))?;
-                }
-                Ok(())
-            });
-            match prepared.await {
-                Ok(prepared) => prepared.map(|()| client),
-                Err(_) => {
-                    Err(StoreError::Unavailable(format!("{} does not answer", options.place())))
-                }
-            }
+        let limit = Options::reply_timeout(0);
+        let (client, alone) = self.runtime.block_on(async {
+            let prepared = tokio::time::timeout(limit, connect(&options));
+            prepared.await.unwrap_or_else(|_| {
+                Err(StoreError::Unavailable(format!("{} does not answer", options.place())))
+            })
         })?;
         self.client = Some(client);
+        if !alone && !self.options.pooler {
+            let place = self.options.place();
+            tracing::warn!(place, "a pooler is in between; say so in the address with pooler=on");
+            self.options.pooler = true;
+        }
         self.begin = match self.options.pooler {
-            true => format!("BEGIN; {}", settings("LOCAL ")),
+            true => format!("BEGIN; {}", settings()),
             false => "BEGIN".to_owned(),
         };
         Ok(())
@@ -326,6 +324,28 @@ impl Backend for PostgresBackend {
             }),
         }
     }
+}
+
+/// A connection to a server whose schema is in order, and whether its session is ours alone and settled for good. The
+/// settings of a session that a pooler lends would be others' too.
+async fn connect(options: &Options) -> Result<(Client, bool)> {
+    let connected = match options.pooler {
+        true => None,
+        false => options.connect_with(&SETTINGS).await?,
+    };
+    let asked = connected.is_some();
+    let (mut client, connection) = match connected {
+        Some(connected) => connected,
+        None => options.connect().await?,
+    };
+    tokio::spawn(connection);
+    migrate::prepare(options, &mut client).await?;
+    let fail = |error: Error| explain(options, &error);
+    let settled = asked && {
+        let rows = client.query_typed(ARE_SETTLED, &[]).await.map_err(fail)?;
+        rows.first().is_some_and(|row| row.get(0))
+    };
+    Ok((client, settled))
 }
 
 /// Lets a flight land; every answer is good, or the first real error counts.

@@ -31,3 +31,23 @@ async fn daemons_behind_a_pooler_lose_nothing_and_do_nothing_twice() {
     let most: u32 = server.sql(sql).unwrap().parse().unwrap();
     assert!(most <= 4, "{most} connections: nothing is lent");
 }
+
+/// Whoever forgets to say so: it is noticed, and sessions that others use too are left as they were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pooler_that_nobody_told_of_is_noticed() {
+    let server = Postgres::settings().start().unwrap();
+    let pooler = Pooler::to(&server).unwrap();
+    let url = pooler.url(&server.url());
+    let stores = vec![Arc::new(open_url(&url).unwrap()), Arc::new(open_url(&url).unwrap())];
+    during(stores, async |load| load.reach(load.count() + 200).await).await;
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    for setting in ["plan_cache_mode", "idle_in_transaction_session_timeout", "enable_seqscan"] {
+        let rows = client.simple_query(&format!("SHOW {setting}")).await.unwrap();
+        let shown = rows.iter().find_map(|row| match row {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        assert!(matches!(shown.as_deref(), Some("auto" | "0" | "on")), "{setting}: {shown:?}");
+    }
+}
