@@ -31,6 +31,7 @@ mod watcher;
 
 pub use backend::RedisBackend;
 pub use connection::Options;
+pub use migrate::SCHEMA;
 pub use persistence::Persistence;
 pub use reader::RedisReader;
 pub use store::{RedisStore, open, open_url};
