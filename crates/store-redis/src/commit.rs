@@ -9,7 +9,11 @@ use runcue_store::tables::{EVENTS_PER_ROW, event_run};
 use crate::failure::Unreadable;
 use crate::keys::{self, PAGE, place, score};
 use crate::pack::Changes;
+use crate::pack::Verb::{Own, Plain};
 use crate::rows::{self, StoredService, UsedAt};
+
+/// So many counts are changed by commands; more of them by one script.
+const FEW: usize = 16;
 
 /// Entries that pruning takes away, which were looked up before.
 #[derive(Debug, Default)]
@@ -88,29 +92,34 @@ impl Plan {
             }
         }
         for seq in &writes.dropped_keys {
-            self.changes.add("unkey", "key", &[place(*seq).as_bytes()]);
+            self.changes.add(Own("unkey"), "key", &[place(*seq).as_bytes()]);
         }
         for (lane, canonical) in &writes.dropped_lanes {
             let lane = lane.0.to_string();
-            self.changes.add("HDEL", "lane", &[lane.as_bytes()]);
-            self.changes.add("HDEL", "lanes", &[canonical.as_bytes()]);
-            self.changes.add("HDEL", "held", &[lane.as_bytes()]);
+            self.changes.add(Plain("HDEL"), "lane", &[lane.as_bytes()]);
+            self.changes.add(Plain("HDEL"), "lanes", &[canonical.as_bytes()]);
+            self.changes.add(Plain("HDEL"), "held", &[lane.as_bytes()]);
+            self.changes.add(Plain("HDEL"), "waiting", &[lane.as_bytes()]);
         }
         for name in &writes.dropped_groups {
             let name = name.as_ref().map_or("", |name| name.as_str());
-            self.changes.add("HDEL", "group", &[name.as_bytes()]);
+            self.changes.add(Plain("HDEL"), "group", &[name.as_bytes()]);
         }
         for worker in &writes.dropped_workers {
             for key in ["worker", "started", "seen"] {
-                self.changes.add("HDEL", key, &[worker.to_string().as_bytes()]);
+                self.changes.add(Plain("HDEL"), key, &[worker.to_string().as_bytes()]);
             }
         }
         for id in &pruned.usage {
-            self.changes.add("XDEL", "usage", &[id]);
+            self.changes.add(Plain("XDEL"), "usage", &[id]);
         }
         match &pruned.events_from {
-            Some(EventsFrom::Entry(id)) => self.changes.alone("XTRIM", "event", &[b"MINID", id]),
-            Some(EventsFrom::Nowhere) => self.changes.alone("XTRIM", "event", &[b"MAXLEN", b"0"]),
+            Some(EventsFrom::Entry(id)) => {
+                self.changes.alone(Plain("XTRIM"), "event", &[b"MINID", id])
+            }
+            Some(EventsFrom::Nowhere) => {
+                self.changes.alone(Plain("XTRIM"), "event", &[b"MAXLEN", b"0"])
+            }
             None => {}
         }
     }
@@ -120,13 +129,13 @@ impl Plan {
         let seq = seq.as_bytes();
         self.leave(job, &job.life.state);
         for key in ["spec", "life", "logsize"] {
-            self.changes.add("HDEL", key, &[seq]);
+            self.changes.add(Plain("HDEL"), key, &[seq]);
         }
-        self.changes.add("ZREM", "deadline", &[seq]);
-        self.changes.add("HDEL", "id", &[&job.id().as_u128().to_be_bytes()]);
-        self.changes.add("unkey", "key", &[seq]);
-        self.changes.add("untie", "tied", &[seq]);
-        self.changes.alone("UNLINK", &format!("log:{}", place(job.seq)), &[]);
+        self.changes.add(Plain("ZREM"), "deadline", &[seq]);
+        self.changes.add(Plain("HDEL"), "id", &[&job.id().as_u128().to_be_bytes()]);
+        self.changes.add(Own("unkey"), "key", &[seq]);
+        self.changes.add(Own("untie"), "tied", &[seq]);
+        self.changes.alone(Plain("UNLINK"), &format!("log:{}", place(job.seq)), &[]);
         *self.pages.entry(job.seq.0 / PAGE).or_default() -= 1;
         *self.members.entry(job.lane).or_default() -= 1;
     }
@@ -135,16 +144,16 @@ impl Plan {
         let seq = place(job.seq);
         let seq = seq.as_bytes();
         let spec = rows::json("spec", &*job.spec)?;
-        self.changes.add("HSET", "spec", &[seq, spec.as_bytes()]);
-        self.changes.add("HSET", "life", &[seq, rows::life(job)?.as_bytes()]);
-        self.changes.add("HSET", "id", &[&job.id().as_u128().to_be_bytes(), seq]);
+        self.changes.add(Plain("HSET"), "spec", &[seq, spec.as_bytes()]);
+        self.changes.add(Plain("HSET"), "life", &[seq, rows::life(job)?.as_bytes()]);
+        self.changes.add(Plain("HSET"), "id", &[&job.id().as_u128().to_be_bytes(), seq]);
         if let Some(key) = job.spec.idempotency_key.as_ref().filter(|_| with_key) {
-            self.changes.add("HSET", "key", &[key.as_bytes(), seq]);
-            self.changes.add("HSET", "keyof", &[seq, key.as_bytes()]);
+            self.changes.add(Plain("HSET"), "key", &[key.as_bytes(), seq]);
+            self.changes.add(Plain("HSET"), "keyof", &[seq, key.as_bytes()]);
         }
         self.join(job);
         if let Some(at) = job.life.deadline(&job.spec) {
-            self.changes.add("ZADD", "deadline", &[score(at).as_bytes(), seq]);
+            self.changes.add(Plain("ZADD"), "deadline", &[score(at).as_bytes(), seq]);
         }
         *self.pages.entry(job.seq.0 / PAGE).or_default() += 1;
         *self.members.entry(job.lane).or_default() += 1;
@@ -154,7 +163,7 @@ impl Plan {
     fn change(&mut self, job: &Job, before: &State) -> Result<(), Unreadable> {
         let seq = place(job.seq);
         let seq = seq.as_bytes();
-        self.changes.add("HSET", "life", &[seq, rows::life(job)?.as_bytes()]);
+        self.changes.add(Plain("HSET"), "life", &[seq, rows::life(job)?.as_bytes()]);
         let (old, new) = (index(job, before), index(job, &job.life.state));
         let same_set = old.as_ref().map(|(key, _)| key) == new.as_ref().map(|(key, _)| key);
         let was_ready = *before == State::Queued(Wait::Turn);
@@ -166,9 +175,9 @@ impl Plan {
             self.join(job);
         }
         match job.life.deadline(&job.spec) {
-            Some(at) => self.changes.add("ZADD", "deadline", &[score(at).as_bytes(), seq]),
+            Some(at) => self.changes.add(Plain("ZADD"), "deadline", &[score(at).as_bytes(), seq]),
             None if job.spec.expires_at.is_some() || job.spec.dependency_timeout.is_some() => {
-                self.changes.add("ZREM", "deadline", &[seq]);
+                self.changes.add(Plain("ZREM"), "deadline", &[seq]);
             }
             None => {}
         }
@@ -177,7 +186,7 @@ impl Plan {
 
     fn join(&mut self, job: &Job) {
         let Some((key, score)) = index(job, &job.life.state) else { return };
-        self.changes.add("ZADD", &key, &[score.as_bytes(), place(job.seq).as_bytes()]);
+        self.changes.add(Plain("ZADD"), &key, &[score.as_bytes(), place(job.seq).as_bytes()]);
         if job.life.state == State::Queued(Wait::Turn) {
             *self.waiting.entry(job.lane).or_default() += 1;
         }
@@ -185,7 +194,7 @@ impl Plan {
 
     fn leave(&mut self, job: &Job, state: &State) {
         let Some((key, _)) = index(job, state) else { return };
-        self.changes.add("ZREM", &key, &[place(job.seq).as_bytes()]);
+        self.changes.add(Plain("ZREM"), &key, &[place(job.seq).as_bytes()]);
         if *state == State::Queued(Wait::Turn) {
             *self.waiting.entry(job.lane).or_default() -= 1;
         }
@@ -194,23 +203,23 @@ impl Plan {
     fn ties(&mut self, writes: &WriteSet) {
         for (prerequisite, dependent) in &writes.ties {
             let (before, behind) = (place(*prerequisite), place(*dependent));
-            self.changes.add("SADD", &format!("before:{behind}"), &[before.as_bytes()]);
-            self.changes.add("SADD", &format!("behind:{before}"), &[behind.as_bytes()]);
-            self.changes.add("SADD", "tied", &[before.as_bytes()]);
+            self.changes.add(Plain("SADD"), &format!("before:{behind}"), &[before.as_bytes()]);
+            self.changes.add(Plain("SADD"), &format!("behind:{before}"), &[behind.as_bytes()]);
+            self.changes.add(Plain("SADD"), "tied", &[before.as_bytes()]);
         }
     }
 
     fn definitions(&mut self, writes: &WriteSet) -> Result<(), Unreadable> {
         for (lane, (_, canonical)) in &writes.lanes {
             let lane = lane.0.to_string();
-            self.changes.add("HSET", "lane", &[lane.as_bytes(), canonical.as_bytes()]);
-            self.changes.add("HSET", "lanes", &[canonical.as_bytes(), lane.as_bytes()]);
+            self.changes.add(Plain("HSET"), "lane", &[lane.as_bytes(), canonical.as_bytes()]);
+            self.changes.add(Plain("HSET"), "lanes", &[canonical.as_bytes(), lane.as_bytes()]);
         }
         for (lane, count) in &writes.held {
             let (lane, number) = (lane.0.to_string(), count.to_string());
             match count {
-                0 => self.changes.add("HDEL", "held", &[lane.as_bytes()]),
-                _ => self.changes.add("HSET", "held", &[lane.as_bytes(), number.as_bytes()]),
+                0 => self.changes.add(Plain("HDEL"), "held", &[lane.as_bytes()]),
+                _ => self.changes.add(Plain("HSET"), "held", &[lane.as_bytes(), number.as_bytes()]),
             }
         }
         for (name, group) in &writes.groups {
@@ -225,13 +234,13 @@ impl Plan {
                 Some(schedule) => {
                     self.put("schedule", name.as_str(), &rows::json("schedule", schedule)?);
                 }
-                None => self.changes.add("HDEL", "schedule", &[name.as_str().as_bytes()]),
+                None => self.changes.add(Plain("HDEL"), "schedule", &[name.as_str().as_bytes()]),
             }
         }
         for (key, value) in &writes.records {
             match value {
                 Some(value) => self.put("record", key, value.as_str()),
-                None => self.changes.add("HDEL", "record", &[key.as_bytes()]),
+                None => self.changes.add(Plain("HDEL"), "record", &[key.as_bytes()]),
             }
         }
         for (name, task) in &writes.tasks {
@@ -239,17 +248,21 @@ impl Plan {
         }
         for (name, service) in &writes.services {
             let row = rows::json("service", &StoredService::from(service))?;
-            self.changes.alone("service", "service", &[name.as_str().as_bytes(), row.as_bytes()]);
+            self.changes.alone(
+                Own("service"),
+                "service",
+                &[name.as_str().as_bytes(), row.as_bytes()],
+            );
         }
         for (worker, (spec, at)) in &writes.workers {
             let (worker, at) = (worker.to_string(), at.as_micros().to_string());
             self.put("worker", &worker, &rows::json("worker", spec)?);
             self.put("seen", &worker, &at);
-            self.changes.alone("HSETNX", "started", &[worker.as_bytes(), at.as_bytes()]);
+            self.changes.alone(Plain("HSETNX"), "started", &[worker.as_bytes(), at.as_bytes()]);
         }
         for (worker, at) in &writes.seen_workers {
             let (worker, at) = (worker.to_string(), at.as_micros().to_string());
-            self.changes.add("seen", "seen", &[worker.as_bytes(), at.as_bytes()]);
+            self.changes.add(Own("seen"), "seen", &[worker.as_bytes(), at.as_bytes()]);
         }
         Ok(())
     }
@@ -264,7 +277,7 @@ impl Plan {
             let id = format!("{}-{n}", writes.follows + 1);
             let (at, body) = (at.as_micros().to_string(), rows::json("usage", run)?);
             let words = [id.as_bytes(), b"at", at.as_bytes(), b"used", body.as_bytes()];
-            self.changes.alone("XADD", "usage", &words);
+            self.changes.alone(Plain("XADD"), "usage", &words);
         }
         for run in writes.events.chunks(EVENTS_PER_ROW) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
@@ -280,14 +293,14 @@ impl Plan {
                 b"events",
                 body.as_bytes(),
             ];
-            self.changes.alone("XADD", "event", &words);
+            self.changes.alone(Plain("XADD"), "event", &words);
         }
         for (seq, chunk) in &writes.logs {
             let (seq, id) = (place(*seq), format!("{}-0", chunk.n));
             let (bytes, bound) = (chunk.text.len().to_string(), LOG_BYTES.to_string());
             let row = rows::json("log", chunk)?;
             let words = [&seq, &id, &bytes, &bound, &row].map(|word| word.as_bytes());
-            self.changes.alone("log", "log:", &words);
+            self.changes.alone(Own("log"), "log:", &words);
         }
         Ok(())
     }
@@ -298,14 +311,23 @@ impl Plan {
         let pages = std::mem::take(&mut self.pages).into_iter().map(|(page, n)| ("page", page, n));
         let members = std::mem::take(&mut self.members).into_iter();
         let members = members.map(|(lane, n)| ("members", lane.0, n));
-        for (key, field, n) in waiting.chain(pages).chain(members).filter(|(_, _, n)| *n != 0) {
+        let counts = waiting.chain(pages).chain(members).filter(|(_, _, n)| *n != 0);
+        let counts: Vec<(&str, u64, i64)> = counts.collect();
+        // A lane that no job is ready in has no count, or one of zero.
+        let few = counts.len() <= FEW && counts.iter().all(|(key, _, _)| *key == "waiting");
+        for (key, field, n) in counts {
             let (field, n) = (field.to_string(), n.to_string());
-            self.changes.add("count", key, &[field.as_bytes(), n.as_bytes()]);
+            match few {
+                true => {
+                    self.changes.alone(Plain("HINCRBY"), key, &[field.as_bytes(), n.as_bytes()])
+                }
+                false => self.changes.add(Own("count"), key, &[field.as_bytes(), n.as_bytes()]),
+            }
         }
     }
 
     fn put(&mut self, key: &'static str, field: &str, value: &str) {
-        self.changes.add("HSET", key, &[field.as_bytes(), value.as_bytes()]);
+        self.changes.add(Plain("HSET"), key, &[field.as_bytes(), value.as_bytes()]);
     }
 }
 

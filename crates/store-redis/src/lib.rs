@@ -26,6 +26,7 @@ mod reader;
 mod rows;
 mod script;
 mod store;
+mod transaction;
 mod value;
 mod watcher;
 

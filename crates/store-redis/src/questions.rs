@@ -1,16 +1,16 @@
 //! Questions that are asked together: packed for the script that answers them, and its reply read back.
 
-use std::collections::HashMap;
-
 use redis::Value;
+use runcue_core::map::Map;
 use runcue_core::{Job, Seq};
 use runcue_store::overlay::{Answers, Questions, ReadyQuestion};
 
 use crate::connection::{Batch, Link};
 use crate::failure::Unreadable;
 use crate::keys::{self, place};
+use crate::pack::Item;
 use crate::script::Script;
-use crate::value::{item, items, parse, text};
+use crate::value::text;
 use crate::{pack, rows};
 
 /// Rows in one call of the script at the most, so that it never keeps the server for long.
@@ -102,41 +102,59 @@ fn packed(questions: &Questions) -> Vec<u8> {
 }
 
 fn read_part(asked: &Questions, reply: &Value, to: &mut Answers) -> Result<(), Unreadable> {
-    let mut jobs: HashMap<Seq, Job> = HashMap::new();
-    for (n, value) in items(item(reply, 0)).iter().enumerate() {
-        let (spec, life) = (text(item(item(reply, 1), n)), text(item(item(reply, 2), n)));
-        let (Some(seq), Some(spec), Some(life)) = (seq(value), spec, life) else { continue };
-        let tied = matches!(item(item(reply, 3), n), Value::Int(1));
-        jobs.insert(seq, rows::job(seq, spec, life, tied)?);
+    let packed = text(reply).unwrap_or_default();
+    if packed.is_empty() {
+        return Ok(());
     }
-    for (key, holder) in asked.keys.iter().zip(items(item(reply, 5))) {
+    let reply = pack::read(packed)?;
+    let mut places = reply.at(0).items().iter();
+    let mut jobs: Map<Seq, Job> = Map::default();
+    for rows in reply.at(1).items() {
+        let (specs, lives, tied) = (rows.at(0), rows.at(1), rows.at(2));
+        for (n, (spec, life)) in specs.items().iter().zip(lives.items()).enumerate() {
+            let seq = places.next().and_then(seq);
+            let (Some(seq), Some(spec), Some(life)) = (seq, spec.text(), life.text()) else {
+                continue;
+            };
+            jobs.insert(seq, rows::job(seq, spec, life, *tied.at(n) == Item::Number(1))?);
+        }
+    }
+    for (key, holder) in asked.keys.iter().zip(reply.at(3).items()) {
         to.keys.extend(seq(holder).map(|seq| (key.clone(), seq)));
     }
-    for list in items(item(reply, 6)) {
-        let found = items(list).iter().filter_map(seq);
-        to.ready.push(found.filter_map(|seq| jobs.get(&seq).cloned()).collect());
+    // Ready jobs are told in their lists, each in one.
+    let mut in_lists = Vec::new();
+    for list in reply.at(4).items() {
+        let found = list.items().iter().filter_map(seq);
+        let found: Vec<Seq> = found.filter(|seq| jobs.contains_key(seq)).collect();
+        to.ready.push(found.iter().filter_map(|seq| jobs.get(seq).cloned()).collect());
+        in_lists.extend(found);
     }
-    for (seq, others) in asked.dependents.iter().zip(items(item(reply, 7))) {
-        to.ties.extend(items(others).iter().filter_map(self::seq).map(|other| (*seq, other)));
+    for (seq, others) in asked.dependents.iter().zip(reply.at(5).items()) {
+        to.ties.extend(others.items().iter().filter_map(self::seq).map(|other| (*seq, other)));
     }
-    for (seq, others) in asked.prerequisites.iter().zip(items(item(reply, 8))) {
-        to.ties.extend(items(others).iter().filter_map(self::seq).map(|other| (other, *seq)));
+    for (seq, others) in asked.prerequisites.iter().zip(reply.at(6).items()) {
+        to.ties.extend(others.items().iter().filter_map(self::seq).map(|other| (other, *seq)));
     }
-    for (canonical, lane) in asked.lanes.iter().zip(items(item(reply, 9))) {
-        to.lanes.extend(parse(lane).map(|lane| (canonical.clone(), runcue_core::LaneId(lane))));
+    for (canonical, lane) in asked.lanes.iter().zip(reply.at(7).items()) {
+        to.lanes.extend(number(lane).map(|lane| (canonical.clone(), runcue_core::LaneId(lane))));
     }
-    for (lane, key) in asked.lane_keys.iter().zip(items(item(reply, 10))) {
-        if let Some(key) = text(key) {
+    for (lane, key) in asked.lane_keys.iter().zip(reply.at(8).items()) {
+        if let Some(key) = key.text() {
             to.lane_keys.push((*lane, rows::parsed("lane", key)?));
         }
     }
-    // Ready jobs are told in their lists.
-    let in_lists = items(item(reply, 6)).iter().flat_map(items).filter_map(seq);
-    let in_lists: std::collections::HashSet<Seq> = in_lists.collect();
-    to.jobs.extend(jobs.into_values().filter(|job| !in_lists.contains(&job.seq)));
+    for seq in in_lists {
+        jobs.remove(&seq);
+    }
+    to.jobs.extend(jobs.into_values());
     Ok(())
 }
 
-fn seq(value: &Value) -> Option<Seq> {
-    keys::seq(text(value)?)
+fn seq(item: &Item<'_>) -> Option<Seq> {
+    keys::seq(item.text()?)
+}
+
+fn number(item: &Item<'_>) -> Option<u64> {
+    std::str::from_utf8(item.text()?).ok()?.parse().ok()
 }
