@@ -34,6 +34,8 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(25), Duration::from_m
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A commit larger than this is carried out in parts, so that the server is not busy with it for long.
 const LARGE: usize = 512 * 1024;
+/// More new jobs than this are looked for first, in a round trip more, so that they can be written by plain commands.
+const MANY: usize = 100;
 /// The size of a part.
 const PART: usize = 128 * 1024;
 /// Lanes that are read before the turn is made to last longer.
@@ -232,11 +234,15 @@ impl RedisBackend {
         let ids = commit::new_ids(writes);
         let id = commit_id(writes.id.unwrap_or(CommitId(0)));
         let large = changes.bytes() > LARGE;
-        if large {
+        // What is watched has not changed since, or the transaction fails: nor have the ids that are there.
+        let many = ids.len() > MANY && self.watches;
+        if large || many {
             let known = known_ids(link, &ids)?;
             if !known.is_empty() {
                 return Ok(Committed::Known(known));
             }
+        }
+        if large {
             self.stage(link, writes.in_turn, &id, changes.parts(PART))?;
         }
         let follows = writes.follows.to_string();
@@ -244,7 +250,7 @@ impl RedisBackend {
         let delta = delta::of(writes).map_err(|why| unreadable(link, why))?;
         let word = self.turn_word(writes.in_turn).to_owned();
         let watch = self.watch.take().filter(|watch| watch.allows(writes.follows, &word));
-        if !large && ids.is_empty() && watch.is_some() {
+        if !large && (many || ids.is_empty()) && watch.is_some() {
             let lasts = writes.keeps_turn.then_some(TURN);
             let transaction = Transaction {
                 daemon: &self.daemon,

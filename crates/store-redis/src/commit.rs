@@ -1,13 +1,16 @@
 //! A write set as changes for the commit script. Which index a job is in follows from its state alone.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use runcue_core::{Job, LaneId, Seq, State, Timestamp, Wait};
+use runcue_core::{Job, LaneId, Seq, State, StateWord, Timestamp, Wait};
+use runcue_store::event_run::EventRun;
 use runcue_store::overlay::{JobWrite, LOG_BYTES, WriteSet};
-use runcue_store::tables::{EVENTS_PER_ROW, event_run};
+use runcue_store::tables::EVENTS_PER_ROW;
 
 use crate::failure::Unreadable;
-use crate::keys::{self, PAGE, place, score};
+use crate::keys::{self, PAGE, place, place_bytes, score};
+use crate::life;
 use crate::pack::Changes;
 use crate::pack::Verb::{Own, Plain};
 use crate::rows::{self, StoredService, UsedAt};
@@ -38,7 +41,14 @@ pub fn changes(writes: &WriteSet, pruned: &Pruned) -> Result<Changes, Unreadable
     let mut plan = Plan::default();
     plan.deletions(writes, pruned);
     plan.changes.then();
-    for (seq, write) in &writes.jobs {
+    // Short sorted sets are lists, which the server goes through from the beginning: what leaves them does so in
+    // the order of the places, and what comes the latest first.
+    for write in writes.jobs.values() {
+        if let JobWrite::Change { job, before } = write {
+            plan.leave_for_another(job, before);
+        }
+    }
+    for (seq, write) in writes.jobs.iter().rev() {
         match write {
             JobWrite::Insert(job) => plan.insert(job, !writes.dropped_keys.contains(seq))?,
             JobWrite::Change { job, before } => plan.change(job, before)?,
@@ -67,20 +77,48 @@ struct Plan {
     waiting: BTreeMap<LaneId, i64>,
     pages: BTreeMap<u64, i64>,
     members: BTreeMap<LaneId, i64>,
+    /// The latest score as text: many jobs have the same.
+    score: Option<(i64, String)>,
 }
 
-/// The sorted set that a job in a state is in, with its score there.
-fn index(job: &Job, state: &State) -> Option<(String, String)> {
-    match state {
-        State::Queued(Wait::Turn) => {
-            Some((keys::ready(job.lane), (-i64::from(job.spec.priority)).to_string()))
+/// The sorted set that a job in a state is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Index {
+    Ready(LaneId),
+    Delayed,
+    Lapsing,
+    Ended(StateWord),
+}
+
+impl Index {
+    fn of(job: &Job, state: &State) -> Option<Self> {
+        match state {
+            State::Queued(Wait::Turn) => Some(Self::Ready(job.lane)),
+            State::Queued(Wait::Until(_)) => Some(Self::Delayed),
+            State::Queued(Wait::Prerequisites(_)) => None,
+            State::Leased(_) | State::Running(_) => Some(Self::Lapsing),
+            ended => Some(Self::Ended(ended.word())),
         }
-        State::Queued(Wait::Until(at)) => Some(("delayed".to_owned(), score(*at))),
-        State::Queued(Wait::Prerequisites(_)) => None,
-        State::Leased(lease) | State::Running(lease) => {
-            Some(("lapsing".to_owned(), score(lease.until)))
+    }
+
+    fn key(self) -> Cow<'static, str> {
+        match self {
+            Self::Ready(lane) => keys::ready(lane).into(),
+            Self::Delayed => "delayed".into(),
+            Self::Lapsing => "lapsing".into(),
+            Self::Ended(StateWord::Completed) => "ended:completed".into(),
+            Self::Ended(state) => keys::ended(state).into(),
         }
-        ended => Some((keys::ended(ended.word()), score(job.life.finished_at.unwrap_or_default()))),
+    }
+}
+
+/// The score of a job in the set that it is in.
+fn score_of(job: &Job) -> i64 {
+    match &job.life.state {
+        State::Queued(Wait::Until(at)) => at.as_micros(),
+        State::Queued(_) => -i64::from(job.spec.priority),
+        State::Leased(lease) | State::Running(lease) => lease.until.as_micros(),
+        _ => job.life.finished_at.unwrap_or_default().as_micros(),
     }
 }
 
@@ -125,8 +163,7 @@ impl Plan {
     }
 
     fn delete(&mut self, job: &Job) {
-        let seq = place(job.seq);
-        let seq = seq.as_bytes();
+        let seq = &place_bytes(job.seq)[..];
         self.leave(job, &job.life.state);
         for key in ["spec", "life", "logsize"] {
             self.changes.add(Plain("HDEL"), key, &[seq]);
@@ -141,11 +178,10 @@ impl Plan {
     }
 
     fn insert(&mut self, job: &Job, with_key: bool) -> Result<(), Unreadable> {
-        let seq = place(job.seq);
-        let seq = seq.as_bytes();
+        let seq = &place_bytes(job.seq)[..];
         let spec = rows::json("spec", &*job.spec)?;
         self.changes.add(Plain("HSET"), "spec", &[seq, spec.as_bytes()]);
-        self.changes.add(Plain("HSET"), "life", &[seq, rows::life(job)?.as_bytes()]);
+        self.changes.add(Plain("HSET"), "life", &[seq, &life::write(job)?]);
         self.changes.add(Plain("HSET"), "id", &[&job.id().as_u128().to_be_bytes(), seq]);
         if let Some(key) = job.spec.idempotency_key.as_ref().filter(|_| with_key) {
             self.changes.add(Plain("HSET"), "key", &[key.as_bytes(), seq]);
@@ -161,15 +197,10 @@ impl Plan {
     }
 
     fn change(&mut self, job: &Job, before: &State) -> Result<(), Unreadable> {
-        let seq = place(job.seq);
-        let seq = seq.as_bytes();
-        self.changes.add(Plain("HSET"), "life", &[seq, rows::life(job)?.as_bytes()]);
-        let (old, new) = (index(job, before), index(job, &job.life.state));
-        let same_set = old.as_ref().map(|(key, _)| key) == new.as_ref().map(|(key, _)| key);
+        let seq = &place_bytes(job.seq)[..];
+        self.changes.add(Plain("HSET"), "life", &[seq, &life::write(job)?]);
+        let same_set = Index::of(job, before) == Index::of(job, &job.life.state);
         let was_ready = *before == State::Queued(Wait::Turn);
-        if !same_set {
-            self.leave(job, before);
-        }
         // In the same set only the instant moves; a ready job has none.
         if !same_set || !was_ready {
             self.join(job);
@@ -185,18 +216,29 @@ impl Plan {
     }
 
     fn join(&mut self, job: &Job) {
-        let Some((key, score)) = index(job, &job.life.state) else { return };
-        self.changes.add(Plain("ZADD"), &key, &[score.as_bytes(), place(job.seq).as_bytes()]);
-        if job.life.state == State::Queued(Wait::Turn) {
-            *self.waiting.entry(job.lane).or_default() += 1;
+        let Some(index) = Index::of(job, &job.life.state) else { return };
+        let score = score_of(job);
+        if !matches!(&self.score, Some((latest, _)) if *latest == score) {
+            self.score = Some((score, score.to_string()));
+        }
+        let text = self.score.as_ref().map_or("", |(_, text)| text);
+        self.changes.add(Plain("ZADD"), &index.key(), &[text.as_bytes(), &place_bytes(job.seq)]);
+        if let Index::Ready(lane) = index {
+            *self.waiting.entry(lane).or_default() += 1;
+        }
+    }
+
+    fn leave_for_another(&mut self, job: &Job, before: &State) {
+        if Index::of(job, before) != Index::of(job, &job.life.state) {
+            self.leave(job, before);
         }
     }
 
     fn leave(&mut self, job: &Job, state: &State) {
-        let Some((key, _)) = index(job, state) else { return };
-        self.changes.add(Plain("ZREM"), &key, &[place(job.seq).as_bytes()]);
-        if *state == State::Queued(Wait::Turn) {
-            *self.waiting.entry(job.lane).or_default() -= 1;
+        let Some(index) = Index::of(job, state) else { return };
+        self.changes.add(Plain("ZREM"), &index.key(), &[&place_bytes(job.seq)]);
+        if let Index::Ready(lane) = index {
+            *self.waiting.entry(lane).or_default() -= 1;
         }
     }
 
@@ -283,7 +325,7 @@ impl Plan {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let id = format!("{}-0", last.seq);
             let (number, at) = (first.seq.to_string(), last.at.as_micros().to_string());
-            let body = event_run(run, last.at);
+            let EventRun { shared, each } = EventRun::write(run, last.at);
             let words = [
                 id.as_bytes(),
                 b"first",
@@ -291,7 +333,9 @@ impl Plan {
                 b"at",
                 at.as_bytes(),
                 b"events",
-                body.as_bytes(),
+                each.as_bytes(),
+                b"shared",
+                shared.as_bytes(),
             ];
             self.changes.alone(Plain("XADD"), "event", &words);
         }

@@ -18,6 +18,7 @@ mod delta;
 mod failure;
 mod find;
 pub mod keys;
+mod life;
 mod migrate;
 mod pack;
 mod persistence;

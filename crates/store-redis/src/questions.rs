@@ -2,7 +2,7 @@
 
 use redis::Value;
 use runcue_core::map::Map;
-use runcue_core::{Job, Seq};
+use runcue_core::{Job, Seq, State, Wait};
 use runcue_store::overlay::{Answers, Questions, ReadyQuestion};
 
 use crate::connection::{Batch, Link};
@@ -10,11 +10,14 @@ use crate::failure::Unreadable;
 use crate::keys::{self, place};
 use crate::pack::Item;
 use crate::script::Script;
-use crate::value::text;
+use crate::value::{items, text};
 use crate::{pack, rows};
 
 /// Rows in one call of the script at the most, so that it never keeps the server for long.
 const MOST: usize = 1000;
+
+/// So many ready jobs are worth a round trip more.
+const MANY: usize = 200;
 
 /// Adds the questions to a batch, in as many calls as it takes; answers what was asked in each. With the word of a
 /// turn they are answered only if the turn is that one.
@@ -26,12 +29,69 @@ pub fn queue(link: &Link, batch: &mut Batch, word: &str, questions: &Questions) 
     parts
 }
 
-/// Asks, in one round trip.
+/// Asks, in one round trip, or in two for many ready jobs.
 pub fn ask(link: &mut Link, questions: &Questions) -> runcue_store::Result<Answers> {
+    let ready: usize = questions.ready.iter().map(|question| question.limit).sum();
+    if ready >= MANY {
+        return ask_for_many(link, questions);
+    }
     let mut batch = Batch::default();
     let parts = queue(link, &mut batch, "", questions);
     let replies = link.all(&batch)?;
     read(&parts, &replies).map_err(|why| link.unreadable(why))
+}
+
+/// Ready jobs by plain commands: first their places, then their rows. A script that hands thousands of texts on takes
+/// longer than a round trip.
+fn ask_for_many(link: &mut Link, questions: &Questions) -> runcue_store::Result<Answers> {
+    let others = Questions { ready: Vec::new(), ..questions.clone() };
+    let mut batch = Batch::default();
+    link.queue(&mut batch, "EXISTS", "tied", &[]);
+    for question in &questions.ready {
+        let (lowest, limit) = (lowest(question), question.limit.to_string());
+        let words: [&[u8]; 5] = [lowest.as_bytes(), b"+inf", b"LIMIT", b"0", limit.as_bytes()];
+        link.queue(&mut batch, "ZRANGEBYSCORE", &keys::ready(question.lane), &words);
+    }
+    let parts = queue(link, &mut batch, "", &others);
+    let replies = link.all(&batch)?;
+    let (lists, others) = replies[1..].split_at(questions.ready.len());
+    let mut answers = read(&parts, others).map_err(|why| link.unreadable(why))?;
+    let any_tied = replies[0] == Value::Int(1);
+
+    let places: Vec<&[u8]> = lists.iter().flat_map(items).filter_map(text).collect();
+    let mut batch = Batch::default();
+    for chunk in places.chunks(MOST) {
+        link.queue(&mut batch, "HMGET", "spec", chunk);
+        link.queue(&mut batch, "HMGET", "life", chunk);
+        if any_tied {
+            link.queue(&mut batch, "SMISMEMBER", "tied", chunk);
+        }
+    }
+    let replies = link.all(&batch)?;
+    let mut rows = replies.chunks(if any_tied { 3 } else { 2 }).flat_map(|rows| {
+        let tied = rows.get(2).map(items).unwrap_or_default();
+        let rows = items(&rows[0]).iter().zip(items(&rows[1])).enumerate();
+        rows.map(|(n, (spec, life))| (text(spec), text(life), tied.get(n) == Some(&Value::Int(1))))
+    });
+    for list in lists {
+        let mut jobs = Vec::with_capacity(items(list).len());
+        for (place, (spec, life, tied)) in items(list).iter().zip(rows.by_ref()) {
+            let seq = text(place).and_then(keys::seq);
+            let (Some(seq), Some(spec), Some(life)) = (seq, spec, life) else { continue };
+            let job = rows::job(seq, spec, life, tied).map_err(|why| link.unreadable(why))?;
+            // One that somebody has taken in between is not in the list any more.
+            if job.life.state == State::Queued(Wait::Turn) {
+                jobs.push(job);
+            }
+        }
+        answers.ready.push(jobs);
+    }
+    Ok(answers)
+}
+
+/// The score at which the ready jobs of a question begin.
+fn lowest(question: &ReadyQuestion) -> String {
+    question.max_priority.map_or("-inf".to_owned(), |max| (-i64::from(max)).to_string())
 }
 
 /// The answers of all calls together.
@@ -89,9 +149,8 @@ fn packed(questions: &Questions) -> Vec<u8> {
     pack::texts(&mut to, &questions.keys);
     pack::list(&mut to, questions.ready.len());
     for question in &questions.ready {
-        let lowest =
-            question.max_priority.map_or("-inf".to_owned(), |max| (-i64::from(max)).to_string());
-        pack::texts(&mut to, &[keys::ready(question.lane), lowest, question.limit.to_string()]);
+        let limit = question.limit.to_string();
+        pack::texts(&mut to, &[keys::ready(question.lane), lowest(question), limit]);
     }
     pack::texts(&mut to, &places(&questions.dependents));
     pack::texts(&mut to, &places(&questions.prerequisites));
