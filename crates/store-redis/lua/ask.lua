@@ -1,13 +1,14 @@
 -- Reads rows that are asked for together. Changes nothing.
 -- KEYS: meta. ARGV: the turn's word if the answers matter only in that turn, or nothing; packed {ids, seqs, keys, ready, dependents, prerequisites, lanes, lane keys}, where ready
 -- is a list of {key, lowest score, limit}.
--- Answers {seqs, specs, lives, whether others wait, seqs of ids, seqs of keys, ready lists, dependents,
--- prerequisites, lanes, lane keys}; the first four belong together.
+-- Answers, packed, {seqs, rows, seqs of ids, seqs of keys, ready lists, dependents, prerequisites, lanes, lane keys},
+-- where rows is a list of {specs, lives, whether others wait} of up to a thousand seqs each, and the last of
+-- those is empty if nobody waits for anybody; or nothing if the turn is another.
 
 local call = redis.call
 local prefix = string.sub(KEYS[1], 1, -5)
 if ARGV[1] ~= '' and call('GET', prefix .. 'turn') ~= ARGV[1] then
-    return {}
+    return ''
 end
 local asked = cmsgpack.unpack(ARGV[2])
 
@@ -50,17 +51,17 @@ end
 local dependents = others('behind:', asked[5])
 local prerequisites = others('before:', asked[6])
 
-local specs, lives, tied = {}, {}, {}
+local rows = {}
+local any_tied = call('EXISTS', prefix .. 'tied') == 1
 for i = 1, #seqs, 1000 do
     local last = math.min(i + 999, #seqs)
-    local spec = call('HMGET', prefix .. 'spec', unpack(seqs, i, last))
-    local life = call('HMGET', prefix .. 'life', unpack(seqs, i, last))
-    local waits = call('SMISMEMBER', prefix .. 'tied', unpack(seqs, i, last))
-    for n = 1, #spec do
-        specs[i + n - 1], lives[i + n - 1], tied[i + n - 1] = spec[n], life[n], waits[n]
-    end
+    rows[#rows + 1] = {
+        call('HMGET', prefix .. 'spec', unpack(seqs, i, last)),
+        call('HMGET', prefix .. 'life', unpack(seqs, i, last)),
+        any_tied and call('SMISMEMBER', prefix .. 'tied', unpack(seqs, i, last)) or {},
+    }
 end
-return {
-    seqs, specs, lives, tied, ids, keys, ready, dependents, prerequisites,
+return cmsgpack.pack({
+    seqs, rows, ids, keys, ready, dependents, prerequisites,
     fields('lanes', asked[7]), fields('lane', asked[8]),
-}
+})

@@ -20,6 +20,7 @@ use crate::keys::{self, place, score};
 use crate::migrate::SCHEMA;
 use crate::rows::{self, StoredService, UsedAt};
 use crate::script::Script;
+use crate::transaction::{Done, Transaction, Watch};
 use crate::value::{entry, item, items, number, pairs, parse, some, text};
 use crate::{check, migrate, pack, questions};
 
@@ -33,6 +34,8 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(25), Duration::from_m
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A commit larger than this is carried out in parts, so that the server is not busy with it for long.
 const LARGE: usize = 512 * 1024;
+/// More new jobs than this are looked for first, in a round trip more, so that they can be written by plain commands.
+const MANY: usize = 100;
 /// The size of a part.
 const PART: usize = 128 * 1024;
 /// Lanes that are read before the turn is made to last longer.
@@ -51,6 +54,10 @@ pub struct RedisBackend {
     word: String,
     connections: u64,
     lanes: Lanes,
+    /// What the connection watches, so that the next commit can be a transaction.
+    watch: Option<Watch>,
+    /// Whether the server lets us watch.
+    watches: bool,
     /// Which start of which server it was.
     server: Option<String>,
     /// Another server, or the same one started again, may have forgotten something and counted on from there:
@@ -68,6 +75,8 @@ impl RedisBackend {
             word: String::new(),
             connections: 0,
             lanes: Lanes::new(),
+            watch: None,
+            watches: false,
             server: None,
             distrust: false,
         }
@@ -114,7 +123,9 @@ impl RedisBackend {
             }
             link.queue_script(&mut batch, Script::Begin, &arguments);
             let parts = questions::queue(link, &mut batch, &self.word, asked);
+            self.queue_watch(link, &mut batch);
             let replies = link.all(&batch)?;
+            self.watch = Watch::of(&replies).filter(|_| self.watches);
             let replies = &replies[usize::from(waits)..];
             let reply = replies.first().cloned().unwrap_or(Value::Nil);
             match text(item(&reply, 0)) {
@@ -159,12 +170,14 @@ impl RedisBackend {
     /// Everything, with the uses of services that count at an instant: those of as long a time as said, and of
     /// the longest window that is stored.
     fn everything(&mut self, link: &mut Link, now: Timestamp, memory: Duration) -> Result<Changed> {
+        // The turn is made to last longer, which is a change of what is watched.
+        self.watch = None;
         let mut batch = Batch::default();
         for key in ["group", "queue", "service", "held", "schedule"] {
             link.queue(&mut batch, "HGETALL", key, &[]);
         }
         link.queue(&mut batch, "LRANGE", "services", &[b"0", b"-1"]);
-        link.queue(&mut batch, "HKEYS", "waiting", &[]);
+        link.queue(&mut batch, "HGETALL", "waiting", &[]);
         let replies = link.all(&batch)?;
         let read = || -> std::result::Result<Changed, crate::failure::Unreadable> {
             let mut changed = Changed { whole: true, ..Changed::default() };
@@ -194,8 +207,9 @@ impl RedisBackend {
             Ok(changed)
         };
         let mut changed = read().map_err(|why| link.unreadable(why))?;
+        let waiting = pairs(&replies[6]).filter(|(_, count)| number::<i64>(count) > 0);
         let waiting: Vec<LaneId> =
-            items(&replies[6]).iter().filter_map(parse).map(LaneId).collect();
+            waiting.filter_map(|(lane, _)| parse(lane)).map(LaneId).collect();
         for some in waiting.chunks(LANES) {
             find::learn_lanes(link, &mut self.lanes, some.iter().copied())?;
             renew(link)?;
@@ -220,27 +234,55 @@ impl RedisBackend {
         let ids = commit::new_ids(writes);
         let id = commit_id(writes.id.unwrap_or(CommitId(0)));
         let large = changes.bytes() > LARGE;
-        if large {
+        // What is watched has not changed since, or the transaction fails: nor have the ids that are there.
+        let many = ids.len() > MANY && self.watches;
+        if large || many {
             let known = known_ids(link, &ids)?;
             if !known.is_empty() {
                 return Ok(Committed::Known(known));
             }
+        }
+        if large {
             self.stage(link, writes.in_turn, &id, changes.parts(PART))?;
+        }
+        let follows = writes.follows.to_string();
+        let numbers = rows::numbers(&writes.numbers).map_err(|why| unreadable(link, why))?;
+        let delta = delta::of(writes).map_err(|why| unreadable(link, why))?;
+        let word = self.turn_word(writes.in_turn).to_owned();
+        let watch = self.watch.take().filter(|watch| watch.allows(writes.follows, &word));
+        if !large && (many || ids.is_empty()) && watch.is_some() {
+            let lasts = writes.keeps_turn.then_some(TURN);
+            let transaction = Transaction {
+                daemon: &self.daemon,
+                id: &id,
+                revision: &(writes.follows + 1).to_string(),
+                numbers: &numbers,
+                delta: &delta,
+                changes: &changes,
+                turn: writes.in_turn.then_some((&word, lasts)),
+                news: writes.news,
+            };
+            return Ok(match transaction.send(link)? {
+                Done::Written { now, kept, watch } => {
+                    self.watch = watch;
+                    Committed::Done { now: clock(item(&now, 0), item(&now, 1)), kept }
+                }
+                Done::Behind => Committed::Behind,
+            });
         }
         let mut packed_ids = Vec::new();
         pack::texts(&mut packed_ids, if large { &[] } else { &ids[..] });
         let body = if large { pack::Changes::default().packed() } else { changes.packed() };
         let schema = SCHEMA.to_string();
-        let follows = writes.follows.to_string();
-        let numbers = rows::numbers(&writes.numbers).map_err(|why| unreadable(link, why))?;
-        let delta = delta::of(writes).map_err(|why| unreadable(link, why))?;
         let flag = |on: bool| if on { "1" } else { "0" };
-        let reply = link.script(
+        let mut batch = Batch::default();
+        link.queue_script(
+            &mut batch,
             Script::Commit,
             &[
                 schema.as_bytes(),
                 follows.as_bytes(),
-                self.turn_word(writes.in_turn).as_bytes(),
+                word.as_bytes(),
                 self.daemon.as_bytes(),
                 id.as_bytes(),
                 numbers.as_bytes(),
@@ -251,19 +293,23 @@ impl RedisBackend {
                 &body,
                 if writes.keeps_turn { TURN } else { "" }.as_bytes(),
             ],
-        )?;
-        let answer = match text(item(&reply, 0)) {
+        );
+        self.queue_watch(link, &mut batch);
+        let replies = link.all(&batch)?;
+        self.watch = Watch::of(&replies).filter(|_| self.watches && !large);
+        let reply = &replies[0];
+        let answer = match text(item(reply, 0)) {
             Some(b"done") => {
                 if large {
                     apply(link)?;
                 }
-                let now = clock(item(&reply, 1), item(&reply, 2));
-                return Ok(Committed::Done { now, kept: text(item(&reply, 3)) == Some(b"1") });
+                let now = clock(item(reply, 1), item(reply, 2));
+                return Ok(Committed::Done { now, kept: text(item(reply, 3)) == Some(b"1") });
             }
             Some(b"known") => {
-                Committed::Known(items(&reply)[1..].iter().filter_map(job_id).collect())
+                Committed::Known(items(reply)[1..].iter().filter_map(job_id).collect())
             }
-            Some(b"newer") => return Err(self.newer(item(&reply, 1))),
+            Some(b"newer") => return Err(self.newer(item(reply, 1))),
             _ => Committed::Behind,
         };
         if large {
@@ -280,6 +326,12 @@ impl RedisBackend {
             link.script(Script::Stage, &words)?;
         }
         Ok(())
+    }
+
+    fn queue_watch(&self, link: &Link, batch: &mut Batch) {
+        if self.watches {
+            Watch::queue(link, batch);
+        }
     }
 
     fn turn_word(&self, in_turn: bool) -> &str {
@@ -425,6 +477,7 @@ fn clock(seconds: &Value, micros: &Value) -> Timestamp {
 impl Backend for RedisBackend {
     fn connect(&mut self) -> Result<()> {
         self.link = None;
+        self.watch = None;
         let mut link = self.options.connect()?;
         let server = migrate::open(&mut link)?;
         let another = self.server.as_ref().is_some_and(|known| *known != server);
@@ -433,6 +486,9 @@ impl Backend for RedisBackend {
         if !self.word.is_empty() {
             link.script(Script::Abandon, &[self.word.as_bytes()])?;
         }
+        let mut batch = Batch::default();
+        Watch::queue(&link, &mut batch);
+        self.watches = link.send(&batch)?.iter().all(|reply| link.good(reply.clone()).is_ok());
         self.connections += 1;
         self.word = format!("{}.{}", self.daemon, self.connections);
         self.link = Some(link);
@@ -584,6 +640,7 @@ impl Backend for RedisBackend {
 
     fn abandon(&mut self) {
         let word = self.word.clone();
+        self.watch = None;
         if self.link.is_some() {
             // If that fails the turn ends by itself, a little later.
             let _ = self.on(|_, link| link.script(Script::Abandon, &[word.as_bytes()]));

@@ -1,15 +1,22 @@
 //! A write set as changes for the commit script. Which index a job is in follows from its state alone.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use runcue_core::{Job, LaneId, Seq, State, Timestamp, Wait};
+use runcue_core::{Job, LaneId, Seq, State, StateWord, Timestamp, Wait};
+use runcue_store::event_run::EventRun;
 use runcue_store::overlay::{JobWrite, LOG_BYTES, WriteSet};
-use runcue_store::tables::{EVENTS_PER_ROW, event_run};
+use runcue_store::tables::EVENTS_PER_ROW;
 
 use crate::failure::Unreadable;
-use crate::keys::{self, PAGE, place, score};
+use crate::keys::{self, PAGE, place, place_bytes, score};
+use crate::life;
 use crate::pack::Changes;
+use crate::pack::Verb::{Own, Plain};
 use crate::rows::{self, StoredService, UsedAt};
+
+/// So many counts are changed by commands; more of them by one script.
+const FEW: usize = 16;
 
 /// Entries that pruning takes away, which were looked up before.
 #[derive(Debug, Default)]
@@ -34,7 +41,14 @@ pub fn changes(writes: &WriteSet, pruned: &Pruned) -> Result<Changes, Unreadable
     let mut plan = Plan::default();
     plan.deletions(writes, pruned);
     plan.changes.then();
-    for (seq, write) in &writes.jobs {
+    // Short sorted sets are lists, which the server goes through from the beginning: what leaves them does so in
+    // the order of the places, and what comes the latest first.
+    for write in writes.jobs.values() {
+        if let JobWrite::Change { job, before } = write {
+            plan.leave_for_another(job, before);
+        }
+    }
+    for (seq, write) in writes.jobs.iter().rev() {
         match write {
             JobWrite::Insert(job) => plan.insert(job, !writes.dropped_keys.contains(seq))?,
             JobWrite::Change { job, before } => plan.change(job, before)?,
@@ -63,20 +77,48 @@ struct Plan {
     waiting: BTreeMap<LaneId, i64>,
     pages: BTreeMap<u64, i64>,
     members: BTreeMap<LaneId, i64>,
+    /// The latest score as text: many jobs have the same.
+    score: Option<(i64, String)>,
 }
 
-/// The sorted set that a job in a state is in, with its score there.
-fn index(job: &Job, state: &State) -> Option<(String, String)> {
-    match state {
-        State::Queued(Wait::Turn) => {
-            Some((keys::ready(job.lane), (-i64::from(job.spec.priority)).to_string()))
+/// The sorted set that a job in a state is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Index {
+    Ready(LaneId),
+    Delayed,
+    Lapsing,
+    Ended(StateWord),
+}
+
+impl Index {
+    fn of(job: &Job, state: &State) -> Option<Self> {
+        match state {
+            State::Queued(Wait::Turn) => Some(Self::Ready(job.lane)),
+            State::Queued(Wait::Until(_)) => Some(Self::Delayed),
+            State::Queued(Wait::Prerequisites(_)) => None,
+            State::Leased(_) | State::Running(_) => Some(Self::Lapsing),
+            ended => Some(Self::Ended(ended.word())),
         }
-        State::Queued(Wait::Until(at)) => Some(("delayed".to_owned(), score(*at))),
-        State::Queued(Wait::Prerequisites(_)) => None,
-        State::Leased(lease) | State::Running(lease) => {
-            Some(("lapsing".to_owned(), score(lease.until)))
+    }
+
+    fn key(self) -> Cow<'static, str> {
+        match self {
+            Self::Ready(lane) => keys::ready(lane).into(),
+            Self::Delayed => "delayed".into(),
+            Self::Lapsing => "lapsing".into(),
+            Self::Ended(StateWord::Completed) => "ended:completed".into(),
+            Self::Ended(state) => keys::ended(state).into(),
         }
-        ended => Some((keys::ended(ended.word()), score(job.life.finished_at.unwrap_or_default()))),
+    }
+}
+
+/// The score of a job in the set that it is in.
+fn score_of(job: &Job) -> i64 {
+    match &job.life.state {
+        State::Queued(Wait::Until(at)) => at.as_micros(),
+        State::Queued(_) => -i64::from(job.spec.priority),
+        State::Leased(lease) | State::Running(lease) => lease.until.as_micros(),
+        _ => job.life.finished_at.unwrap_or_default().as_micros(),
     }
 }
 
@@ -88,63 +130,66 @@ impl Plan {
             }
         }
         for seq in &writes.dropped_keys {
-            self.changes.add("unkey", "key", &[place(*seq).as_bytes()]);
+            self.changes.add(Own("unkey"), "key", &[place(*seq).as_bytes()]);
         }
         for (lane, canonical) in &writes.dropped_lanes {
             let lane = lane.0.to_string();
-            self.changes.add("HDEL", "lane", &[lane.as_bytes()]);
-            self.changes.add("HDEL", "lanes", &[canonical.as_bytes()]);
-            self.changes.add("HDEL", "held", &[lane.as_bytes()]);
+            self.changes.add(Plain("HDEL"), "lane", &[lane.as_bytes()]);
+            self.changes.add(Plain("HDEL"), "lanes", &[canonical.as_bytes()]);
+            self.changes.add(Plain("HDEL"), "held", &[lane.as_bytes()]);
+            self.changes.add(Plain("HDEL"), "waiting", &[lane.as_bytes()]);
         }
         for name in &writes.dropped_groups {
             let name = name.as_ref().map_or("", |name| name.as_str());
-            self.changes.add("HDEL", "group", &[name.as_bytes()]);
+            self.changes.add(Plain("HDEL"), "group", &[name.as_bytes()]);
         }
         for worker in &writes.dropped_workers {
             for key in ["worker", "started", "seen"] {
-                self.changes.add("HDEL", key, &[worker.to_string().as_bytes()]);
+                self.changes.add(Plain("HDEL"), key, &[worker.to_string().as_bytes()]);
             }
         }
         for id in &pruned.usage {
-            self.changes.add("XDEL", "usage", &[id]);
+            self.changes.add(Plain("XDEL"), "usage", &[id]);
         }
         match &pruned.events_from {
-            Some(EventsFrom::Entry(id)) => self.changes.alone("XTRIM", "event", &[b"MINID", id]),
-            Some(EventsFrom::Nowhere) => self.changes.alone("XTRIM", "event", &[b"MAXLEN", b"0"]),
+            Some(EventsFrom::Entry(id)) => {
+                self.changes.alone(Plain("XTRIM"), "event", &[b"MINID", id])
+            }
+            Some(EventsFrom::Nowhere) => {
+                self.changes.alone(Plain("XTRIM"), "event", &[b"MAXLEN", b"0"])
+            }
             None => {}
         }
     }
 
     fn delete(&mut self, job: &Job) {
-        let seq = place(job.seq);
-        let seq = seq.as_bytes();
+        let seq = &place_bytes(job.seq)[..];
         self.leave(job, &job.life.state);
         for key in ["spec", "life", "logsize"] {
-            self.changes.add("HDEL", key, &[seq]);
+            self.changes.add(Plain("HDEL"), key, &[seq]);
         }
-        self.changes.add("ZREM", "deadline", &[seq]);
-        self.changes.add("HDEL", "id", &[&job.id().as_u128().to_be_bytes()]);
-        self.changes.add("unkey", "key", &[seq]);
-        self.changes.add("untie", "tied", &[seq]);
-        self.changes.alone("UNLINK", &format!("log:{}", place(job.seq)), &[]);
+        self.changes.add(Plain("ZREM"), "deadline", &[seq]);
+        self.changes.add(Plain("HDEL"), "id", &[&job.id().as_u128().to_be_bytes()]);
+        self.changes.add(Own("unkey"), "key", &[seq]);
+        self.changes.add(Own("untie"), "tied", &[seq]);
+        self.changes.alone(Plain("UNLINK"), &format!("log:{}", place(job.seq)), &[]);
         *self.pages.entry(job.seq.0 / PAGE).or_default() -= 1;
         *self.members.entry(job.lane).or_default() -= 1;
     }
 
     fn insert(&mut self, job: &Job, with_key: bool) -> Result<(), Unreadable> {
-        let seq = place(job.seq);
-        let seq = seq.as_bytes();
+        let seq = &place_bytes(job.seq)[..];
         let spec = rows::json("spec", &*job.spec)?;
-        self.changes.add("HSET", "spec", &[seq, spec.as_bytes()]);
-        self.changes.add("HSET", "life", &[seq, rows::life(job)?.as_bytes()]);
-        self.changes.add("HSET", "id", &[&job.id().as_u128().to_be_bytes(), seq]);
+        self.changes.add(Plain("HSET"), "spec", &[seq, spec.as_bytes()]);
+        self.changes.add(Plain("HSET"), "life", &[seq, &life::write(job)?]);
+        self.changes.add(Plain("HSET"), "id", &[&job.id().as_u128().to_be_bytes(), seq]);
         if let Some(key) = job.spec.idempotency_key.as_ref().filter(|_| with_key) {
-            self.changes.add("HSET", "key", &[key.as_bytes(), seq]);
-            self.changes.add("HSET", "keyof", &[seq, key.as_bytes()]);
+            self.changes.add(Plain("HSET"), "key", &[key.as_bytes(), seq]);
+            self.changes.add(Plain("HSET"), "keyof", &[seq, key.as_bytes()]);
         }
         self.join(job);
         if let Some(at) = job.life.deadline(&job.spec) {
-            self.changes.add("ZADD", "deadline", &[score(at).as_bytes(), seq]);
+            self.changes.add(Plain("ZADD"), "deadline", &[score(at).as_bytes(), seq]);
         }
         *self.pages.entry(job.seq.0 / PAGE).or_default() += 1;
         *self.members.entry(job.lane).or_default() += 1;
@@ -152,23 +197,18 @@ impl Plan {
     }
 
     fn change(&mut self, job: &Job, before: &State) -> Result<(), Unreadable> {
-        let seq = place(job.seq);
-        let seq = seq.as_bytes();
-        self.changes.add("HSET", "life", &[seq, rows::life(job)?.as_bytes()]);
-        let (old, new) = (index(job, before), index(job, &job.life.state));
-        let same_set = old.as_ref().map(|(key, _)| key) == new.as_ref().map(|(key, _)| key);
+        let seq = &place_bytes(job.seq)[..];
+        self.changes.add(Plain("HSET"), "life", &[seq, &life::write(job)?]);
+        let same_set = Index::of(job, before) == Index::of(job, &job.life.state);
         let was_ready = *before == State::Queued(Wait::Turn);
-        if !same_set {
-            self.leave(job, before);
-        }
         // In the same set only the instant moves; a ready job has none.
         if !same_set || !was_ready {
             self.join(job);
         }
         match job.life.deadline(&job.spec) {
-            Some(at) => self.changes.add("ZADD", "deadline", &[score(at).as_bytes(), seq]),
+            Some(at) => self.changes.add(Plain("ZADD"), "deadline", &[score(at).as_bytes(), seq]),
             None if job.spec.expires_at.is_some() || job.spec.dependency_timeout.is_some() => {
-                self.changes.add("ZREM", "deadline", &[seq]);
+                self.changes.add(Plain("ZREM"), "deadline", &[seq]);
             }
             None => {}
         }
@@ -176,41 +216,52 @@ impl Plan {
     }
 
     fn join(&mut self, job: &Job) {
-        let Some((key, score)) = index(job, &job.life.state) else { return };
-        self.changes.add("ZADD", &key, &[score.as_bytes(), place(job.seq).as_bytes()]);
-        if job.life.state == State::Queued(Wait::Turn) {
-            *self.waiting.entry(job.lane).or_default() += 1;
+        let Some(index) = Index::of(job, &job.life.state) else { return };
+        let score = score_of(job);
+        if !matches!(&self.score, Some((latest, _)) if *latest == score) {
+            self.score = Some((score, score.to_string()));
+        }
+        let text = self.score.as_ref().map_or("", |(_, text)| text);
+        self.changes.add(Plain("ZADD"), &index.key(), &[text.as_bytes(), &place_bytes(job.seq)]);
+        if let Index::Ready(lane) = index {
+            *self.waiting.entry(lane).or_default() += 1;
+        }
+    }
+
+    fn leave_for_another(&mut self, job: &Job, before: &State) {
+        if Index::of(job, before) != Index::of(job, &job.life.state) {
+            self.leave(job, before);
         }
     }
 
     fn leave(&mut self, job: &Job, state: &State) {
-        let Some((key, _)) = index(job, state) else { return };
-        self.changes.add("ZREM", &key, &[place(job.seq).as_bytes()]);
-        if *state == State::Queued(Wait::Turn) {
-            *self.waiting.entry(job.lane).or_default() -= 1;
+        let Some(index) = Index::of(job, state) else { return };
+        self.changes.add(Plain("ZREM"), &index.key(), &[&place_bytes(job.seq)]);
+        if let Index::Ready(lane) = index {
+            *self.waiting.entry(lane).or_default() -= 1;
         }
     }
 
     fn ties(&mut self, writes: &WriteSet) {
         for (prerequisite, dependent) in &writes.ties {
             let (before, behind) = (place(*prerequisite), place(*dependent));
-            self.changes.add("SADD", &format!("before:{behind}"), &[before.as_bytes()]);
-            self.changes.add("SADD", &format!("behind:{before}"), &[behind.as_bytes()]);
-            self.changes.add("SADD", "tied", &[before.as_bytes()]);
+            self.changes.add(Plain("SADD"), &format!("before:{behind}"), &[before.as_bytes()]);
+            self.changes.add(Plain("SADD"), &format!("behind:{before}"), &[behind.as_bytes()]);
+            self.changes.add(Plain("SADD"), "tied", &[before.as_bytes()]);
         }
     }
 
     fn definitions(&mut self, writes: &WriteSet) -> Result<(), Unreadable> {
         for (lane, (_, canonical)) in &writes.lanes {
             let lane = lane.0.to_string();
-            self.changes.add("HSET", "lane", &[lane.as_bytes(), canonical.as_bytes()]);
-            self.changes.add("HSET", "lanes", &[canonical.as_bytes(), lane.as_bytes()]);
+            self.changes.add(Plain("HSET"), "lane", &[lane.as_bytes(), canonical.as_bytes()]);
+            self.changes.add(Plain("HSET"), "lanes", &[canonical.as_bytes(), lane.as_bytes()]);
         }
         for (lane, count) in &writes.held {
             let (lane, number) = (lane.0.to_string(), count.to_string());
             match count {
-                0 => self.changes.add("HDEL", "held", &[lane.as_bytes()]),
-                _ => self.changes.add("HSET", "held", &[lane.as_bytes(), number.as_bytes()]),
+                0 => self.changes.add(Plain("HDEL"), "held", &[lane.as_bytes()]),
+                _ => self.changes.add(Plain("HSET"), "held", &[lane.as_bytes(), number.as_bytes()]),
             }
         }
         for (name, group) in &writes.groups {
@@ -225,13 +276,13 @@ impl Plan {
                 Some(schedule) => {
                     self.put("schedule", name.as_str(), &rows::json("schedule", schedule)?);
                 }
-                None => self.changes.add("HDEL", "schedule", &[name.as_str().as_bytes()]),
+                None => self.changes.add(Plain("HDEL"), "schedule", &[name.as_str().as_bytes()]),
             }
         }
         for (key, value) in &writes.records {
             match value {
                 Some(value) => self.put("record", key, value.as_str()),
-                None => self.changes.add("HDEL", "record", &[key.as_bytes()]),
+                None => self.changes.add(Plain("HDEL"), "record", &[key.as_bytes()]),
             }
         }
         for (name, task) in &writes.tasks {
@@ -239,17 +290,21 @@ impl Plan {
         }
         for (name, service) in &writes.services {
             let row = rows::json("service", &StoredService::from(service))?;
-            self.changes.alone("service", "service", &[name.as_str().as_bytes(), row.as_bytes()]);
+            self.changes.alone(
+                Own("service"),
+                "service",
+                &[name.as_str().as_bytes(), row.as_bytes()],
+            );
         }
         for (worker, (spec, at)) in &writes.workers {
             let (worker, at) = (worker.to_string(), at.as_micros().to_string());
             self.put("worker", &worker, &rows::json("worker", spec)?);
             self.put("seen", &worker, &at);
-            self.changes.alone("HSETNX", "started", &[worker.as_bytes(), at.as_bytes()]);
+            self.changes.alone(Plain("HSETNX"), "started", &[worker.as_bytes(), at.as_bytes()]);
         }
         for (worker, at) in &writes.seen_workers {
             let (worker, at) = (worker.to_string(), at.as_micros().to_string());
-            self.changes.add("seen", "seen", &[worker.as_bytes(), at.as_bytes()]);
+            self.changes.add(Own("seen"), "seen", &[worker.as_bytes(), at.as_bytes()]);
         }
         Ok(())
     }
@@ -264,13 +319,13 @@ impl Plan {
             let id = format!("{}-{n}", writes.follows + 1);
             let (at, body) = (at.as_micros().to_string(), rows::json("usage", run)?);
             let words = [id.as_bytes(), b"at", at.as_bytes(), b"used", body.as_bytes()];
-            self.changes.alone("XADD", "usage", &words);
+            self.changes.alone(Plain("XADD"), "usage", &words);
         }
         for run in writes.events.chunks(EVENTS_PER_ROW) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let id = format!("{}-0", last.seq);
             let (number, at) = (first.seq.to_string(), last.at.as_micros().to_string());
-            let body = event_run(run, last.at);
+            let EventRun { shared, each } = EventRun::write(run, last.at);
             let words = [
                 id.as_bytes(),
                 b"first",
@@ -278,16 +333,18 @@ impl Plan {
                 b"at",
                 at.as_bytes(),
                 b"events",
-                body.as_bytes(),
+                each.as_bytes(),
+                b"shared",
+                shared.as_bytes(),
             ];
-            self.changes.alone("XADD", "event", &words);
+            self.changes.alone(Plain("XADD"), "event", &words);
         }
         for (seq, chunk) in &writes.logs {
             let (seq, id) = (place(*seq), format!("{}-0", chunk.n));
             let (bytes, bound) = (chunk.text.len().to_string(), LOG_BYTES.to_string());
             let row = rows::json("log", chunk)?;
             let words = [&seq, &id, &bytes, &bound, &row].map(|word| word.as_bytes());
-            self.changes.alone("log", "log:", &words);
+            self.changes.alone(Own("log"), "log:", &words);
         }
         Ok(())
     }
@@ -298,14 +355,23 @@ impl Plan {
         let pages = std::mem::take(&mut self.pages).into_iter().map(|(page, n)| ("page", page, n));
         let members = std::mem::take(&mut self.members).into_iter();
         let members = members.map(|(lane, n)| ("members", lane.0, n));
-        for (key, field, n) in waiting.chain(pages).chain(members).filter(|(_, _, n)| *n != 0) {
+        let counts = waiting.chain(pages).chain(members).filter(|(_, _, n)| *n != 0);
+        let counts: Vec<(&str, u64, i64)> = counts.collect();
+        // A lane that no job is ready in has no count, or one of zero.
+        let few = counts.len() <= FEW && counts.iter().all(|(key, _, _)| *key == "waiting");
+        for (key, field, n) in counts {
             let (field, n) = (field.to_string(), n.to_string());
-            self.changes.add("count", key, &[field.as_bytes(), n.as_bytes()]);
+            match few {
+                true => {
+                    self.changes.alone(Plain("HINCRBY"), key, &[field.as_bytes(), n.as_bytes()])
+                }
+                false => self.changes.add(Own("count"), key, &[field.as_bytes(), n.as_bytes()]),
+            }
         }
     }
 
     fn put(&mut self, key: &'static str, field: &str, value: &str) {
-        self.changes.add("HSET", key, &[field.as_bytes(), value.as_bytes()]);
+        self.changes.add(Plain("HSET"), key, &[field.as_bytes(), value.as_bytes()]);
     }
 }
 

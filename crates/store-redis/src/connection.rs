@@ -138,13 +138,51 @@ pub struct Batch {
 impl Batch {
     /// Adds a command.
     pub fn add(&mut self, words: &[&[u8]]) {
-        self.packed.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-        for word in words {
-            self.packed.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            self.packed.extend_from_slice(word);
-            self.packed.extend_from_slice(b"\r\n");
-        }
+        self.command(words.len());
+        words.iter().for_each(|word| self.word(word));
+    }
+
+    /// Begins a command of so many words, which are to follow.
+    pub fn command(&mut self, words: usize) {
+        self.head(b'*', words);
         self.count += 1;
+    }
+
+    /// Adds a word of a command.
+    pub fn word(&mut self, word: &[u8]) {
+        self.head(b'$', word.len());
+        self.packed.extend_from_slice(word);
+        self.packed.extend_from_slice(b"\r\n");
+    }
+
+    /// Adds a word that is a key of a queue.
+    pub fn key(&mut self, keys: &Keys, name: &str) {
+        self.head(b'$', keys.prefix().len() + name.len());
+        self.packed.extend_from_slice(keys.prefix().as_bytes());
+        self.packed.extend_from_slice(name.as_bytes());
+        self.packed.extend_from_slice(b"\r\n");
+    }
+
+    fn head(&mut self, kind: u8, len: usize) {
+        // Most words are short, and there are thousands of them in a commit.
+        let mut digits = [0; 20];
+        let (mut at, mut rest) = (digits.len(), len);
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10).to_le_bytes()[0];
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.packed.push(kind);
+        self.packed.extend_from_slice(&digits[at..]);
+        self.packed.extend_from_slice(b"\r\n");
+    }
+
+    /// How many commands there are.
+    pub fn len(&self) -> usize {
+        self.count
     }
 
     /// Whether there is nothing to send.
@@ -197,10 +235,20 @@ impl Link {
 
     /// Adds a command on a key of the queue to a batch.
     pub fn queue(&self, batch: &mut Batch, verb: &str, key: &str, rest: &[&[u8]]) {
-        let key = self.keys.key(key);
-        let mut words = vec![verb.as_bytes(), key.as_bytes()];
-        words.extend_from_slice(rest);
-        batch.add(&words);
+        batch.command(rest.len() + 2);
+        batch.word(verb.as_bytes());
+        batch.key(&self.keys, key);
+        rest.iter().for_each(|word| batch.word(word));
+    }
+
+    /// Adds a script as text, which cannot be unknown to the server.
+    pub fn queue_text(&self, batch: &mut Batch, script: &str, arguments: &[&[u8]]) {
+        batch.command(arguments.len() + 4);
+        batch.word(b"EVAL");
+        batch.word(script.as_bytes());
+        batch.word(b"1");
+        batch.key(&self.keys, "meta");
+        arguments.iter().for_each(|argument| batch.word(argument));
     }
 
     /// Adds a script to a batch. Its one key is `meta`, from which it makes the others.
@@ -236,7 +284,8 @@ impl Link {
         Ok(self.all(&batch)?.pop().unwrap_or(Value::Nil))
     }
 
-    fn send(&mut self, batch: &Batch) -> Result<Vec<Value>> {
+    /// Sends commands once and answers what came of each, errors of the server too.
+    pub fn send(&mut self, batch: &Batch) -> Result<Vec<Value>> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
@@ -244,7 +293,8 @@ impl Link {
         replies.map_err(|error| explain(&self.place, &error))
     }
 
-    fn good(&self, value: Value) -> Result<Value> {
+    /// A reply, unless it is an error.
+    pub fn good(&self, value: Value) -> Result<Value> {
         value.extract_error().map_err(|error| explain(&self.place, &error))
     }
 }

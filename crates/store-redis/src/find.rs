@@ -11,7 +11,8 @@ use runcue_store::overlay::Find;
 use crate::commit::first_of;
 use crate::connection::{Batch, Link};
 use crate::keys::{self, PAGE, place};
-use crate::rows::{self, Glance};
+use crate::life::{self, Glance};
+use crate::rows;
 use crate::value::{items, number, pairs, parse, text};
 
 /// A list of finished jobs longer than this is not read whole.
@@ -160,7 +161,7 @@ pub fn glances(link: &mut Link, places: &[Seq]) -> Result<Vec<(Seq, Glance)>> {
     let mut found = Vec::with_capacity(places.len());
     for (seq, life) in places.iter().zip(replies.iter().flat_map(items)) {
         if let Some(life) = text(life) {
-            found.push((*seq, rows::glance(life).map_err(|why| link.unreadable(why))?));
+            found.push((*seq, life::glance(life).map_err(|why| link.unreadable(why))?));
         }
     }
     Ok(found)

@@ -75,7 +75,17 @@ pub fn ended(state: StateWord) -> String {
 
 /// A place as it is written: of fixed width, so that texts have the order of the numbers.
 pub fn place(seq: Seq) -> String {
-    format!("{:012x}", seq.0)
+    place_bytes(seq).iter().map(|byte| char::from(*byte)).collect()
+}
+
+/// The same as bytes, of which commits write many.
+pub fn place_bytes(seq: Seq) -> [u8; 12] {
+    let mut digits = [0; 12];
+    for (n, digit) in digits.iter_mut().rev().enumerate() {
+        let value = (seq.0 >> (4 * n) & 0xf).to_le_bytes()[0];
+        *digit = if value < 10 { b'0' + value } else { b'a' - 10 + value };
+    }
+    digits
 }
 
 /// And back.

@@ -3,11 +3,11 @@
 use redis::Value;
 use runcue_store::{Result, StoreError};
 
-use crate::connection::Link;
+use crate::connection::{Batch, Link};
 use crate::value::{number, parse, text};
 
 /// The newest layout of keys that this version knows.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// The oldest server that has every command used here.
 const OLDEST: (u32, u32) = (7, 0);
@@ -27,7 +27,20 @@ pub fn open(link: &mut Link) -> Result<String> {
             let place = link.place().to_owned();
             return Err(StoreError::Newer { place, found, known: SCHEMA });
         }
-        Some(_) => {}
+        Some(SCHEMA) => {}
+        Some(found) => {
+            // Rows of schema 1 are read as they are and written anew when they change. Daemons that know nothing
+            // of this one write no more: their scripts look at the schema.
+            let raise = "if tonumber(redis.call('HGET', KEYS[1], 'schema')) < tonumber(ARGV[1]) then \
+                         redis.call('HSET', KEYS[1], 'schema', ARGV[1]) end";
+            let mut batch = Batch::default();
+            link.queue_text(&mut batch, raise, &[SCHEMA.to_string().as_bytes()]);
+            link.all(&batch)?;
+            tracing::info!(
+                place = link.place(),
+                "the queue is raised from schema {found} to {SCHEMA}"
+            );
+        }
         None => {
             let first = SCHEMA.to_string();
             let set: Value = link.command("HSETNX", "meta", &[b"schema", first.as_bytes()])?;

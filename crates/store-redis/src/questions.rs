@@ -1,20 +1,23 @@
 //! Questions that are asked together: packed for the script that answers them, and its reply read back.
 
-use std::collections::HashMap;
-
 use redis::Value;
-use runcue_core::{Job, Seq};
+use runcue_core::map::Map;
+use runcue_core::{Job, Seq, State, Wait};
 use runcue_store::overlay::{Answers, Questions, ReadyQuestion};
 
 use crate::connection::{Batch, Link};
 use crate::failure::Unreadable;
 use crate::keys::{self, place};
+use crate::pack::Item;
 use crate::script::Script;
-use crate::value::{item, items, parse, text};
+use crate::value::{items, text};
 use crate::{pack, rows};
 
 /// Rows in one call of the script at the most, so that it never keeps the server for long.
 const MOST: usize = 1000;
+
+/// So many ready jobs are worth a round trip more.
+const MANY: usize = 200;
 
 /// Adds the questions to a batch, in as many calls as it takes; answers what was asked in each. With the word of a
 /// turn they are answered only if the turn is that one.
@@ -26,12 +29,69 @@ pub fn queue(link: &Link, batch: &mut Batch, word: &str, questions: &Questions) 
     parts
 }
 
-/// Asks, in one round trip.
+/// Asks, in one round trip, or in two for many ready jobs.
 pub fn ask(link: &mut Link, questions: &Questions) -> runcue_store::Result<Answers> {
+    let ready: usize = questions.ready.iter().map(|question| question.limit).sum();
+    if ready >= MANY {
+        return ask_for_many(link, questions);
+    }
     let mut batch = Batch::default();
     let parts = queue(link, &mut batch, "", questions);
     let replies = link.all(&batch)?;
     read(&parts, &replies).map_err(|why| link.unreadable(why))
+}
+
+/// Ready jobs by plain commands: first their places, then their rows. A script that hands thousands of texts on takes
+/// longer than a round trip.
+fn ask_for_many(link: &mut Link, questions: &Questions) -> runcue_store::Result<Answers> {
+    let others = Questions { ready: Vec::new(), ..questions.clone() };
+    let mut batch = Batch::default();
+    link.queue(&mut batch, "EXISTS", "tied", &[]);
+    for question in &questions.ready {
+        let (lowest, limit) = (lowest(question), question.limit.to_string());
+        let words: [&[u8]; 5] = [lowest.as_bytes(), b"+inf", b"LIMIT", b"0", limit.as_bytes()];
+        link.queue(&mut batch, "ZRANGEBYSCORE", &keys::ready(question.lane), &words);
+    }
+    let parts = queue(link, &mut batch, "", &others);
+    let replies = link.all(&batch)?;
+    let (lists, others) = replies[1..].split_at(questions.ready.len());
+    let mut answers = read(&parts, others).map_err(|why| link.unreadable(why))?;
+    let any_tied = replies[0] == Value::Int(1);
+
+    let places: Vec<&[u8]> = lists.iter().flat_map(items).filter_map(text).collect();
+    let mut batch = Batch::default();
+    for chunk in places.chunks(MOST) {
+        link.queue(&mut batch, "HMGET", "spec", chunk);
+        link.queue(&mut batch, "HMGET", "life", chunk);
+        if any_tied {
+            link.queue(&mut batch, "SMISMEMBER", "tied", chunk);
+        }
+    }
+    let replies = link.all(&batch)?;
+    let mut rows = replies.chunks(if any_tied { 3 } else { 2 }).flat_map(|rows| {
+        let tied = rows.get(2).map(items).unwrap_or_default();
+        let rows = items(&rows[0]).iter().zip(items(&rows[1])).enumerate();
+        rows.map(|(n, (spec, life))| (text(spec), text(life), tied.get(n) == Some(&Value::Int(1))))
+    });
+    for list in lists {
+        let mut jobs = Vec::with_capacity(items(list).len());
+        for (place, (spec, life, tied)) in items(list).iter().zip(rows.by_ref()) {
+            let seq = text(place).and_then(keys::seq);
+            let (Some(seq), Some(spec), Some(life)) = (seq, spec, life) else { continue };
+            let job = rows::job(seq, spec, life, tied).map_err(|why| link.unreadable(why))?;
+            // One that somebody has taken in between is not in the list any more.
+            if job.life.state == State::Queued(Wait::Turn) {
+                jobs.push(job);
+            }
+        }
+        answers.ready.push(jobs);
+    }
+    Ok(answers)
+}
+
+/// The score at which the ready jobs of a question begin.
+fn lowest(question: &ReadyQuestion) -> String {
+    question.max_priority.map_or("-inf".to_owned(), |max| (-i64::from(max)).to_string())
 }
 
 /// The answers of all calls together.
@@ -89,9 +149,8 @@ fn packed(questions: &Questions) -> Vec<u8> {
     pack::texts(&mut to, &questions.keys);
     pack::list(&mut to, questions.ready.len());
     for question in &questions.ready {
-        let lowest =
-            question.max_priority.map_or("-inf".to_owned(), |max| (-i64::from(max)).to_string());
-        pack::texts(&mut to, &[keys::ready(question.lane), lowest, question.limit.to_string()]);
+        let limit = question.limit.to_string();
+        pack::texts(&mut to, &[keys::ready(question.lane), lowest(question), limit]);
     }
     pack::texts(&mut to, &places(&questions.dependents));
     pack::texts(&mut to, &places(&questions.prerequisites));
@@ -102,41 +161,59 @@ fn packed(questions: &Questions) -> Vec<u8> {
 }
 
 fn read_part(asked: &Questions, reply: &Value, to: &mut Answers) -> Result<(), Unreadable> {
-    let mut jobs: HashMap<Seq, Job> = HashMap::new();
-    for (n, value) in items(item(reply, 0)).iter().enumerate() {
-        let (spec, life) = (text(item(item(reply, 1), n)), text(item(item(reply, 2), n)));
-        let (Some(seq), Some(spec), Some(life)) = (seq(value), spec, life) else { continue };
-        let tied = matches!(item(item(reply, 3), n), Value::Int(1));
-        jobs.insert(seq, rows::job(seq, spec, life, tied)?);
+    let packed = text(reply).unwrap_or_default();
+    if packed.is_empty() {
+        return Ok(());
     }
-    for (key, holder) in asked.keys.iter().zip(items(item(reply, 5))) {
+    let reply = pack::read(packed)?;
+    let mut places = reply.at(0).items().iter();
+    let mut jobs: Map<Seq, Job> = Map::default();
+    for rows in reply.at(1).items() {
+        let (specs, lives, tied) = (rows.at(0), rows.at(1), rows.at(2));
+        for (n, (spec, life)) in specs.items().iter().zip(lives.items()).enumerate() {
+            let seq = places.next().and_then(seq);
+            let (Some(seq), Some(spec), Some(life)) = (seq, spec.text(), life.text()) else {
+                continue;
+            };
+            jobs.insert(seq, rows::job(seq, spec, life, *tied.at(n) == Item::Number(1))?);
+        }
+    }
+    for (key, holder) in asked.keys.iter().zip(reply.at(3).items()) {
         to.keys.extend(seq(holder).map(|seq| (key.clone(), seq)));
     }
-    for list in items(item(reply, 6)) {
-        let found = items(list).iter().filter_map(seq);
-        to.ready.push(found.filter_map(|seq| jobs.get(&seq).cloned()).collect());
+    // Ready jobs are told in their lists, each in one.
+    let mut in_lists = Vec::new();
+    for list in reply.at(4).items() {
+        let found = list.items().iter().filter_map(seq);
+        let found: Vec<Seq> = found.filter(|seq| jobs.contains_key(seq)).collect();
+        to.ready.push(found.iter().filter_map(|seq| jobs.get(seq).cloned()).collect());
+        in_lists.extend(found);
     }
-    for (seq, others) in asked.dependents.iter().zip(items(item(reply, 7))) {
-        to.ties.extend(items(others).iter().filter_map(self::seq).map(|other| (*seq, other)));
+    for (seq, others) in asked.dependents.iter().zip(reply.at(5).items()) {
+        to.ties.extend(others.items().iter().filter_map(self::seq).map(|other| (*seq, other)));
     }
-    for (seq, others) in asked.prerequisites.iter().zip(items(item(reply, 8))) {
-        to.ties.extend(items(others).iter().filter_map(self::seq).map(|other| (other, *seq)));
+    for (seq, others) in asked.prerequisites.iter().zip(reply.at(6).items()) {
+        to.ties.extend(others.items().iter().filter_map(self::seq).map(|other| (other, *seq)));
     }
-    for (canonical, lane) in asked.lanes.iter().zip(items(item(reply, 9))) {
-        to.lanes.extend(parse(lane).map(|lane| (canonical.clone(), runcue_core::LaneId(lane))));
+    for (canonical, lane) in asked.lanes.iter().zip(reply.at(7).items()) {
+        to.lanes.extend(number(lane).map(|lane| (canonical.clone(), runcue_core::LaneId(lane))));
     }
-    for (lane, key) in asked.lane_keys.iter().zip(items(item(reply, 10))) {
-        if let Some(key) = text(key) {
+    for (lane, key) in asked.lane_keys.iter().zip(reply.at(8).items()) {
+        if let Some(key) = key.text() {
             to.lane_keys.push((*lane, rows::parsed("lane", key)?));
         }
     }
-    // Ready jobs are told in their lists.
-    let in_lists = items(item(reply, 6)).iter().flat_map(items).filter_map(seq);
-    let in_lists: std::collections::HashSet<Seq> = in_lists.collect();
-    to.jobs.extend(jobs.into_values().filter(|job| !in_lists.contains(&job.seq)));
+    for seq in in_lists {
+        jobs.remove(&seq);
+    }
+    to.jobs.extend(jobs.into_values());
     Ok(())
 }
 
-fn seq(value: &Value) -> Option<Seq> {
-    keys::seq(text(value)?)
+fn seq(item: &Item<'_>) -> Option<Seq> {
+    keys::seq(item.text()?)
+}
+
+fn number(item: &Item<'_>) -> Option<u64> {
+    std::str::from_utf8(item.text()?).ok()?.parse().ok()
 }

@@ -305,7 +305,8 @@ fn events(seat: &mut Seat, after: u64, limit: usize) -> Result<Vec<Event>> {
             let first = values.first().map_or(last, |first| number(first));
             let at = Timestamp::from_micros(values.get(1).and_then(|at| parse(at)).unwrap_or(0));
             let body = values.get(2).copied().unwrap_or(&redis::Value::Nil);
-            let run = some("events", body).and_then(|body| rows::read_event_run(first, at, body));
+            let shared = values.get(3).and_then(|shared| text(shared));
+            let run = some("events", body).and_then(|body| rows::events(first, at, body, shared));
             let run = run.map_err(|why| link.unreadable(why))?;
             found.extend(run.into_iter().filter(|event| event.seq > after));
             if found.len() >= limit {

@@ -41,7 +41,22 @@ static LOADED: LazyLock<[Loaded; 7]> = LazyLock::new(|| {
     .map(|text| Loaded { hash: redis::Script::new(&text).get_hash().to_owned(), text })
 });
 
+static CARRY_OUT: LazyLock<String> = LazyLock::new(|| {
+    let text = [include_str!("../lua/carry_out.lua"), "carry_out(cmsgpack.unpack(ARGV[1]))"];
+    // It travels with each call: without its comments.
+    let lines = text.iter().flat_map(|text| text.lines()).map(str::trim);
+    let lines: Vec<&str> =
+        lines.filter(|line| !line.is_empty() && !line.starts_with("--")).collect();
+    lines.join("\n")
+});
+
 impl Script {
+    /// Carries changes out, in the middle of a transaction. It goes there as text: a script that the server had
+    /// forgotten would be missing from a transaction that takes place all the same.
+    pub fn carry_out() -> &'static str {
+        &CARRY_OUT
+    }
+
     /// Every script.
     pub const ALL: [Self; 7] = [
         Self::Begin,

@@ -134,9 +134,14 @@ async fn work(store: Arc<RedisStore>, ledger: Arc<Ledger>, daemon: usize, over: 
     let me = worker(daemon as u128 + 1);
     while !over.load(Ordering::Acquire) {
         let request = ClaimRequest { lease: LEASE, ..ClaimRequest::new(me, 10) };
+        let asked = Instant::now();
         let Ok(claimed) = store.claim(BEGINNING, request).await else { continue };
         if claimed.jobs.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // As in the engine: what was claimed so long ago that the lease is over is somebody else's by now.
+        if asked.elapsed() >= LEASE {
+            continue;
         }
         let mut ends = Vec::new();
         for (job, lease) in claimed.jobs {

@@ -5,6 +5,7 @@
 
 mod clocks;
 mod crashes;
+mod fixture;
 mod kept_turns;
 mod lost_replies;
 mod news;

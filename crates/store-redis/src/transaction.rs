@@ -1,0 +1,147 @@
+//! A commit as a transaction of plain commands. The connection watches the revision and the turn from before the
+//! commit is sent, so that the server carries out all of it, or nothing if either has changed in the meantime.
+//!
+//! It says the same as the script `commit.lua`, which stays for whatever must be looked up first, and for servers
+//! that do not let us watch. Commands are several times cheaper than a script that is handed the same as arguments.
+
+use redis::Value;
+use runcue_store::{Result, StoreError};
+
+use crate::connection::{Batch, Link};
+use crate::migrate::SCHEMA;
+use crate::pack::Changes;
+use crate::script::Script;
+use crate::value::{item, items, parse, text};
+
+/// What the server said right after the connection began to watch.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Watch {
+    revision: u64,
+    holder: Option<Vec<u8>>,
+}
+
+impl Watch {
+    /// Replies of [`queue`].
+    const REPLIES: usize = 4;
+
+    /// Begins to watch, in a batch that it ends.
+    pub fn queue(link: &Link, batch: &mut Batch) {
+        let (meta, turn) = (link.keys().key("meta"), link.keys().key("turn"));
+        batch.add(&[b"UNWATCH"]);
+        batch.add(&[b"WATCH", meta.as_bytes(), turn.as_bytes()]);
+        link.queue(batch, "HMGET", "meta", &[b"schema", b"revision", b"pending"]);
+        link.queue(batch, "GET", "turn", &[]);
+    }
+
+    /// What is watched, from the replies to such a batch. Nothing if no commit can build on it.
+    pub fn of(replies: &[Value]) -> Option<Self> {
+        let [_, watching, meta, turn] = replies.last_chunk::<{ Self::REPLIES }>()?;
+        let schema: Option<u32> = parse(item(meta, 0));
+        let usable = text(watching) == Some(b"OK")
+            && schema.is_none_or(|schema| schema <= SCHEMA)
+            && matches!(item(meta, 2), Value::Nil)
+            && matches!(turn, Value::Nil | Value::BulkString(_));
+        let revision = parse(item(meta, 1)).unwrap_or(1);
+        usable.then(|| Self { revision, holder: text(turn).map(<[u8]>::to_vec) })
+    }
+
+    /// Whether a commit can build on it: one that follows a revision, in the turn that has this word or in none.
+    pub fn allows(&self, follows: u64, word: &str) -> bool {
+        let others = self.holder.as_ref().is_some_and(|holder| holder != word.as_bytes());
+        self.revision == follows && !others
+    }
+}
+
+/// All that a transaction writes.
+#[derive(Debug)]
+pub struct Transaction<'a> {
+    /// The daemon.
+    pub daemon: &'a str,
+    /// The commit's id.
+    pub id: &'a str,
+    /// The revision that it makes.
+    pub revision: &'a str,
+    /// The numbers of that revision.
+    pub numbers: &'a str,
+    /// What others must know.
+    pub delta: &'a str,
+    /// The changes.
+    pub changes: &'a Changes,
+    /// The word of the turn that it is made in, and how long that lasts from here on in ms; nothing if it ends.
+    pub turn: Option<(&'a str, Option<&'a str>)>,
+    /// Whether others are to be woken.
+    pub news: bool,
+}
+
+/// What came of a transaction.
+#[derive(Debug)]
+pub enum Done {
+    /// It is written.
+    Written {
+        /// The server's clock.
+        now: Value,
+        /// Whether the turn goes on.
+        kept: bool,
+        /// What is watched from here on.
+        watch: Option<Watch>,
+    },
+    /// Nothing is written: somebody else has.
+    Behind,
+}
+
+impl Transaction<'_> {
+    /// Sends it, in one round trip.
+    ///
+    /// # Errors
+    /// As every call. If the server has refused it nothing is written.
+    pub fn send(&self, link: &mut Link) -> Result<Done> {
+        let mut batch = Batch::default();
+        batch.add(&[b"MULTI"]);
+        let meta = [b"revision", self.revision.as_bytes(), b"numbers", self.numbers.as_bytes()];
+        link.queue(&mut batch, "HSET", "meta", &meta);
+        let commit = format!("commit:{}", self.daemon);
+        link.queue(&mut batch, "SET", &commit, &[self.id.as_bytes(), b"EX", b"604800"]);
+        let entry = format!("{}-0", self.revision);
+        let words: [&[u8]; 6] =
+            [b"MAXLEN", b"~", b"500", entry.as_bytes(), b"c", self.delta.as_bytes()];
+        link.queue(&mut batch, "XADD", "changes", &words);
+        self.changes.queue(link, &mut batch);
+        let kept = matches!(self.turn, Some((_, Some(_))));
+        if let Some((_, Some(lasts))) = self.turn {
+            link.queue(&mut batch, "PEXPIRE", "turn", &[lasts.as_bytes()]);
+        }
+        batch.add(&[b"TIME"]);
+        batch.add(&[b"EXEC"]);
+        let exec = batch.len() - 1;
+        // What follows decides nothing: the turn would expire, and whoever is not woken polls.
+        let ends = self.turn.filter(|_| !kept).map(|(word, _)| word);
+        if let Some(word) = ends {
+            link.queue_script(&mut batch, Script::Abandon, &[word.as_bytes()]);
+        }
+        if self.news {
+            link.queue(&mut batch, "PUBLISH", "news", &[self.revision.as_bytes()]);
+        }
+        Watch::queue(link, &mut batch);
+        let replies = link.send(&batch)?;
+        if let Some(refused) = replies[..exec].iter().find(|reply| is_error(reply)) {
+            link.good(refused.clone())?;
+        }
+        let done = link.good(replies[exec].clone())?;
+        let mut watch = Watch::of(&replies);
+        if let Some(word) = ends.filter(|_| is_error(&replies[exec + 1])) {
+            // The server has forgotten that script. Without it the turn would expire.
+            watch = None;
+            if let Err(away @ StoreError::Unavailable(_)) =
+                link.script(Script::Abandon, &[word.as_bytes()])
+            {
+                return Err(away);
+            }
+        }
+        let [.., lasts, now] = items(&done) else { return Ok(Done::Behind) };
+        Ok(Done::Written { now: now.clone(), kept: kept && *lasts == Value::Int(1), watch })
+    }
+}
+
+fn is_error(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(_))
+}
