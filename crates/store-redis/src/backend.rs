@@ -58,6 +58,8 @@ pub struct RedisBackend {
     watch: Option<Watch>,
     /// Whether the server lets us watch.
     watches: bool,
+    /// Whether the latest commit had so many jobs that the next had better be a transaction.
+    bulk: bool,
     /// Which start of which server it was.
     server: Option<String>,
     /// Another server, or the same one started again, may have forgotten something and counted on from there:
@@ -68,6 +70,7 @@ pub struct RedisBackend {
 impl RedisBackend {
     /// For a daemon; not connected yet.
     pub fn new(options: Options, instance: u128) -> Self {
+        let bulk = options.bulk == 0;
         Self {
             options,
             link: None,
@@ -77,6 +80,7 @@ impl RedisBackend {
             lanes: Lanes::new(),
             watch: None,
             watches: false,
+            bulk,
             server: None,
             distrust: false,
         }
@@ -125,7 +129,7 @@ impl RedisBackend {
             let parts = questions::queue(link, &mut batch, &self.word, asked);
             self.queue_watch(link, &mut batch);
             let replies = link.all(&batch)?;
-            self.watch = Watch::of(&replies).filter(|_| self.watches);
+            self.watch = Watch::of(&replies).filter(|_| self.watches && self.bulk);
             let replies = &replies[usize::from(waits)..];
             let reply = replies.first().cloned().unwrap_or(Value::Nil);
             match text(item(&reply, 0)) {
@@ -228,6 +232,7 @@ impl RedisBackend {
     }
 
     fn write(&mut self, link: &mut Link, writes: &WriteSet) -> Result<Committed> {
+        self.bulk = writes.jobs.len() >= self.options.bulk;
         let pruned = self.look_up_pruned(link, writes)?;
         let unreadable = |link: &Link, why| link.unreadable(why);
         let changes = commit::changes(writes, &pruned).map_err(|why| unreadable(link, why))?;
@@ -250,7 +255,7 @@ impl RedisBackend {
         let delta = delta::of(writes).map_err(|why| unreadable(link, why))?;
         let word = self.turn_word(writes.in_turn).to_owned();
         let watch = self.watch.take().filter(|watch| watch.allows(writes.follows, &word));
-        if !large && (many || ids.is_empty()) && watch.is_some() {
+        if self.bulk && !large && (many || ids.is_empty()) && watch.is_some() {
             let lasts = writes.keeps_turn.then_some(TURN);
             let transaction = Transaction {
                 daemon: &self.daemon,
@@ -296,7 +301,7 @@ impl RedisBackend {
         );
         self.queue_watch(link, &mut batch);
         let replies = link.all(&batch)?;
-        self.watch = Watch::of(&replies).filter(|_| self.watches && !large);
+        self.watch = Watch::of(&replies).filter(|_| self.watches && self.bulk && !large);
         let reply = &replies[0];
         let answer = match text(item(reply, 0)) {
             Some(b"done") => {
@@ -329,7 +334,7 @@ impl RedisBackend {
     }
 
     fn queue_watch(&self, link: &Link, batch: &mut Batch) {
-        if self.watches {
+        if self.watches && self.bulk {
             Watch::queue(link, batch);
         }
     }

@@ -15,6 +15,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long a server may take to answer. Whoever waits longer thinks that it is gone.
 const ANSWER: Duration = Duration::from_secs(5);
 
+/// A script with little to do takes less than the commands around a transaction.
+const BULK: usize = 16;
+
 /// Between two looks when nothing is heard.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -30,6 +33,8 @@ pub struct Options {
     pub accept_eviction: bool,
     /// `now` is the caller's, not the server's. For tests with instants of their own.
     pub caller_clock: bool,
+    /// Jobs from which on a commit goes as a transaction. For tests, which have small ones.
+    pub bulk: usize,
     /// Between two looks whether others have written, when nothing is heard of it.
     pub look: Duration,
 }
@@ -44,7 +49,7 @@ impl Options {
         let shown = without_password(address);
         let bad = |why: String| StoreError::BadAddress { place: shown.clone(), why };
         let (mut prefix, mut space) = ("runcue".to_owned(), "default".to_owned());
-        let (mut accept_eviction, mut caller_clock) = (false, false);
+        let (mut accept_eviction, mut caller_clock, mut bulk) = (false, false, BULK);
         let mut for_client = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -57,6 +62,7 @@ impl Options {
                     )));
                 }
                 ("eviction", "accept") => accept_eviction = true,
+                ("bulk", "0") => bulk = 0,
                 ("clock", "caller") => caller_clock = true,
                 ("clock", "server") => caller_clock = false,
                 // What a Unix socket's address needs.
@@ -79,7 +85,7 @@ impl Options {
         let settings = settings.set_user_timeout(ANSWER);
         let info = info.set_tcp_settings(settings);
         let keys = Keys::new(&prefix, &space);
-        Ok(Self { info, keys, place: shown, accept_eviction, caller_clock, look: LOOK })
+        Ok(Self { info, keys, place: shown, accept_eviction, caller_clock, bulk, look: LOOK })
     }
 
     /// Connects.

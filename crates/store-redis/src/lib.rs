@@ -5,8 +5,8 @@
 //! server has to offer for that: small scripts, which are the only steps that change several keys at once,
 //! and the rows and indexes they write. [`keys`] lists every key.
 //!
-//! A commit is one call of one script, which writes nothing unless the revision is still the one it builds
-//! on. A very large commit is put down in parts first, decided in one step, and then carried out part by part
+//! A commit is one call of one script, or one transaction if it is of many jobs (`transaction.rs`). Either writes
+//! nothing unless the revision is still the one it builds on. A very large commit is put down in parts first, decided in one step, and then carried out part by part
 //! so that the server is never busy with it for long; whoever takes the next turn finishes that if its author
 //! is gone.
 

@@ -1,8 +1,9 @@
 //! A commit as a transaction of plain commands. The connection watches the revision and the turn from before the
 //! commit is sent, so that the server carries out all of it, or nothing if either has changed in the meantime.
 //!
-//! It says the same as the script `commit.lua`, which stays for whatever must be looked up first, and for servers
-//! that do not let us watch. Commands are several times cheaper than a script that is handed the same as arguments.
+//! It says the same as the script `commit.lua`, which stays for small commits, for whatever must be looked up in the
+//! same step, and for servers that do not let us watch. Commands are several times cheaper than a script that is
+//! handed the same as arguments.
 
 use redis::Value;
 use runcue_store::{Result, StoreError};

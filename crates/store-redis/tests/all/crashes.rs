@@ -48,8 +48,12 @@ struct Load {
 
 impl Load {
     fn begin(urls: &[String]) -> Self {
-        let open = |url: &String| Arc::new(runcue_store_redis::open_url(url).unwrap());
-        let stores: Vec<Arc<RedisStore>> = urls.iter().map(open).collect();
+        // Daemons that write by script and by transaction, in turn.
+        let open = |(url, how): (&String, &str)| {
+            Arc::new(runcue_store_redis::open_url(&format!("{url}{how}")).unwrap())
+        };
+        let ways = ["", "?bulk=0"].into_iter().cycle();
+        let stores: Vec<Arc<RedisStore>> = urls.iter().zip(ways).map(open).collect();
         let (ledger, full, over) = (Arc::default(), Arc::default(), Arc::default());
         let (submitters, tasks) = (Vec::new(), Vec::new());
         let mut load = Self { ledger, stores, full, over, submitters, tasks };

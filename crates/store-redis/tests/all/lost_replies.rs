@@ -38,9 +38,18 @@ async fn kinds(store: &RedisStore, kind: EventKind) -> usize {
 
 #[tokio::test]
 async fn a_commit_whose_request_or_reply_is_lost_happens_once() {
+    happens_once("").await;
+}
+
+#[tokio::test]
+async fn a_transaction_whose_request_or_reply_is_lost_happens_once() {
+    happens_once("&bulk=0").await;
+}
+
+async fn happens_once(how: &str) {
     let prefix = runcue_test_servers::redis().unwrap();
     let proxy = Proxy::to(prefix.port()).unwrap();
-    let store = open(&through(&proxy, &prefix));
+    let store = open(&format!("{}{how}", through(&proxy, &prefix)));
     let faults = [Fault::LoseReply, Fault::LoseRequest];
     for n in 0..12u128 {
         let fault = faults[usize::from(n % 2 == 1)];

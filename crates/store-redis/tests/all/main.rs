@@ -30,9 +30,10 @@ impl Prefixes {
         Self { latest: Mutex::new(None) }
     }
 
-    fn handle(&self) -> Arc<dyn Store> {
+    /// `more` stands in the address: `&bulk=0` makes every commit a transaction that can be one.
+    fn handle(&self, more: &str) -> Arc<dyn Store> {
         let latest = self.latest.lock().unwrap();
-        let url = format!("{}&clock=caller", latest.as_ref().unwrap().url());
+        let url = format!("{}&clock=caller{more}", latest.as_ref().unwrap().url());
         Arc::new(runcue_store_redis::open_url(&url).unwrap())
     }
 }
@@ -41,16 +42,16 @@ impl Prefixes {
 impl Maker for Prefixes {
     async fn open(&self) -> Arc<dyn Store> {
         *self.latest.lock().unwrap() = Some(runcue_test_servers::redis().unwrap());
-        self.handle()
+        self.handle("&bulk=0")
     }
 
     async fn reopen(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
         drop(store);
-        Some(self.handle())
+        Some(self.handle("&bulk=0"))
     }
 
     async fn second_handle(&self, _: &Arc<dyn Store>) -> Option<Arc<dyn Store>> {
-        Some(self.handle())
+        Some(self.handle(""))
     }
 }
 

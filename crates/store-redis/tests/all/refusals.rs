@@ -1,8 +1,8 @@
 //! Bad addresses, rights, settings and servers: one clear line each, which names the fix. And what the server's
 //! settings mean for what it has acknowledged.
 
-use runcue_store::{Store, StoreError, SubmitBatch};
-use runcue_store_suite::scene::{BEGINNING, job};
+use runcue_store::{ClaimRequest, Finish, Store, StoreError, SubmitBatch};
+use runcue_store_suite::scene::{BEGINNING, done, job, worker};
 use runcue_test_servers::Redis;
 
 fn why(url: &str) -> String {
@@ -259,4 +259,39 @@ fn what_a_crash_can_lose_is_said_in_plain_words() {
         let store = runcue_store_redis::open_url(&server.url()).unwrap();
         has(store.durability(), &[words]);
     }
+}
+
+/// How often transactions took place on a server.
+fn transactions(server: &Redis) -> u64 {
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_exec:calls="));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+/// Submits jobs, works them off, and says how many transactions it took.
+async fn worked_off(server: &Redis, jobs: u128) -> u64 {
+    let store = runcue_store_redis::open_url(&server.url()).unwrap();
+    let batch = SubmitBatch::of((1..=jobs).map(job).collect());
+    store.submit(BEGINNING, batch).await.unwrap();
+    let mut left = jobs;
+    while left > 0 {
+        let claimed = store.claim(BEGINNING, ClaimRequest::new(worker(1), 50)).await.unwrap().jobs;
+        left -= claimed.len() as u128;
+        let end = |(_, lease)| Finish { lease, outcome: done() };
+        store.finish(BEGINNING, claimed.into_iter().map(end).collect()).await.unwrap();
+    }
+    let stats = store.stats(BEGINNING).await.unwrap();
+    assert_eq!(u128::from(stats.counts.completed), jobs);
+    assert_eq!(store.check(BEGINNING).await.unwrap(), Vec::<String>::new());
+    transactions(server)
+}
+
+#[tokio::test]
+async fn many_jobs_go_by_transactions_and_a_server_that_forbids_these_is_used_with_scripts() {
+    let server = Redis::settings().start().unwrap();
+    assert!(worked_off(&server, 300).await >= 10);
+    let server = Redis::settings().start().unwrap();
+    server.command(&["ACL", "SETUSER", "default", "-@transaction"]).unwrap();
+    assert_eq!(worked_off(&server, 300).await, 0);
 }
