@@ -92,7 +92,8 @@ fn counted(store: &Connection) -> Vec<i64> {
 
 /// When each attempt was claimed. One that was handed back unstarted is none: its number is used again.
 fn claims(store: &Connection) -> HashMap<(String, u32), i64> {
-    let select = "SELECT type, job, body ->> 'attempt', at_micros FROM events \
+    // A first attempt that was handed back leaves none, and an event says nothing of that.
+    let select = "SELECT type, job, coalesce(body ->> 'attempt', 0), at_micros FROM events \
                   WHERE type IN ('work_started', 'work_retrying') ORDER BY seq";
     let mut query = store.prepare(select).unwrap();
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
