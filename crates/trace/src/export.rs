@@ -318,8 +318,9 @@ mod tests {
                 let answer = format!(
                     "HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}"
                 );
-                stream.write_all(answer.as_bytes()).unwrap();
+                // Told of before it is answered: whoever has the answer may look at once.
                 heard.send((lower, serde_json::from_slice(&body).unwrap())).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
             }
         });
         (url, posts)
