@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use runcue_core::{Job, LaneId, Seq, State, StateWord, Timestamp, Wait};
-use runcue_store::event_run::EventRun;
+use runcue_store::event_run::{EventRun, runs_of_a_kind};
 use runcue_store::overlay::{JobWrite, LOG_BYTES, WriteSet};
 use runcue_store::tables::EVENTS_PER_ROW;
 
@@ -321,7 +321,7 @@ impl Plan {
             let words = [id.as_bytes(), b"at", at.as_bytes(), b"used", body.as_bytes()];
             self.changes.alone(Plain("XADD"), "usage", &words);
         }
-        for run in writes.events.chunks(EVENTS_PER_ROW) {
+        for run in runs_of_a_kind(&writes.events, EVENTS_PER_ROW) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let id = format!("{}-0", last.seq);
             let (number, at) = (first.seq.to_string(), last.at.as_micros().to_string());

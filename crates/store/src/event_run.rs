@@ -45,16 +45,17 @@ pub fn runs_of_a_kind(events: &[Event], most: usize) -> impl Iterator<Item = &[E
     let mut left = events;
     std::iter::from_fn(move || {
         let mut end = 0;
-        while end < left.len() {
-            let kind = left[end].kind;
-            let same = left[end..].iter().take_while(|event| event.kind == kind).count();
-            if same >= RUN && end > 0 {
-                break;
+        while end < left.len().min(most) {
+            let next = &left[end..];
+            let same = next.iter().take(most).take_while(|one| one.kind == next[0].kind).count();
+            if same < RUN {
+                end += same;
+                continue;
             }
-            end += same;
-            if same >= RUN {
-                break;
+            if end == 0 {
+                end = same;
             }
+            break;
         }
         let (run, rest) = left.split_at(end.min(most));
         left = rest;
