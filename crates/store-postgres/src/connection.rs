@@ -1,5 +1,7 @@
 //! The address of a store, and opening connections to it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use runcue_store::{Result, StoreError};
@@ -32,8 +34,8 @@ pub struct Options {
     pub schema: String,
     /// Whether the schema is made or brought up to date when the store is opened.
     pub migrate: bool,
-    /// A pooler that hands out connections per transaction stands in between: nothing is listened to.
-    pub pooler: bool,
+    /// What was said or found of a pooler, by any of the connections that are opened with these options.
+    pooler: Arc<AtomicBool>,
     /// The instants that callers pass count, not the server's clock. For tests with a virtual clock.
     pub callers_clock: bool,
     /// How long a request waits for a server that is away.
@@ -94,7 +96,22 @@ impl Options {
         }
         config.keepalives_idle(Duration::from_secs(10)).tcp_user_timeout(Duration::from_secs(15));
         let (callers_clock, look) = (false, LOOK);
+        let pooler = Arc::new(AtomicBool::new(pooler));
         Ok(Self { config, tls, schema, migrate, pooler, callers_clock, patience, look })
+    }
+
+    /// Whether a pooler that hands out connections per transaction stands in between: nothing is listened to then, and
+    /// nothing is left behind in a session.
+    pub fn pooler(&self) -> bool {
+        self.pooler.load(Ordering::Relaxed)
+    }
+
+    /// A pooler that nobody told of was found. All connections know from here on.
+    pub(crate) fn found_pooler(&self) {
+        if !self.pooler.swap(true, Ordering::Relaxed) {
+            let place = self.place();
+            tracing::warn!(place, "a pooler is in between; say so in the address with pooler=on");
+        }
     }
 
     /// The database and schema as messages name them, without the password.
@@ -133,8 +150,8 @@ impl Options {
         REPLY_TIMEOUT + Duration::from_micros(500) * u32::try_from(rows).unwrap_or(u32::MAX)
     }
 
-    /// The same, with settings that hold for the whole session. Nothing if whoever answers does not take any: a
-    /// pooler, whose sessions others use too.
+    /// Opens a connection with settings that hold for its whole session. Nothing if whoever answers does not take any:
+    /// a pooler, whose sessions others use too.
     pub(crate) async fn connect_with(
         &self,
         settings: &[(&str, &str)],
@@ -222,14 +239,14 @@ mod tests {
     fn an_address_has_a_schema_and_switches() {
         let options = Options::parse("postgres://me:secret@db:6432/app").unwrap();
         assert_eq!(
-            (options.schema.as_str(), options.migrate, options.pooler),
+            (options.schema.as_str(), options.migrate, options.pooler()),
             ("runcue", true, false)
         );
         assert_eq!(options.place(), "postgres://db:6432/app (schema runcue)");
         let url = "postgresql://db/app?schema=jobs_2&migrate=off&pooler=on&connect_timeout=3";
         let options = Options::parse(url).unwrap();
         assert_eq!(
-            (options.schema.as_str(), options.migrate, options.pooler),
+            (options.schema.as_str(), options.migrate, options.pooler()),
             ("jobs_2", false, true)
         );
     }

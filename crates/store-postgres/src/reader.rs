@@ -124,7 +124,7 @@ impl Readers {
         values: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>> {
         // Behind a pooler the next question may go to another session, which has not parsed it.
-        self.ask(Some(sql).filter(|_| !self.options.pooler), sql, values).await
+        self.ask(Some(sql).filter(|_| !self.options.pooler()), sql, values).await
     }
 
     async fn ask(
@@ -140,8 +140,9 @@ impl Readers {
             Err(error) if asking.client.is_closed() && error.as_db_error().is_none() => {
                 self.client().await?.query(name, &sql, values).await
             }
-            // A pooler that nobody told of: what was parsed was parsed elsewhere.
+            // What was parsed was parsed elsewhere.
             Err(error) if name.is_some() && is_of_another_session(&error) => {
+                self.options.found_pooler();
                 asking.query(None, &sql, values).await
             }
             answer => answer,

@@ -60,7 +60,7 @@ async fn follow(
     heard: &mut mpsc::UnboundedReceiver<String>,
 ) -> Result<()> {
     let fail = |error: tokio_postgres::Error| explain(options, &error);
-    if !options.pooler {
+    if !options.pooler() {
         let channel = options.channel().replace('"', "\"\"");
         client.batch_execute(&format!("LISTEN \"{channel}\"")).await.map_err(fail)?;
     }

@@ -75,7 +75,7 @@ impl PostgresBackend {
             return Ok(Committed::Behind);
         }
         // Behind a pooler the next transaction may run on another connection.
-        let keep = writes.keeps_turn && in_turn && !self.options.pooler;
+        let keep = writes.keeps_turn && in_turn && !self.options.pooler();
         let lasting = std::mem::take(&mut self.lasting);
         // What a log of the server shows of a commit, whose other statements are known to it by number.
         let end = match (lasting, keep) {

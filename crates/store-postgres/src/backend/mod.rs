@@ -109,7 +109,7 @@ impl PostgresBackend {
             return Ok(text.clone());
         }
         let full = self.options.sql(sql);
-        let text = if self.options.pooler {
+        let text = if self.options.pooler() {
             Text::Plain(full.into())
         } else {
             let prepared = self.run(0, async |client| client.prepare_typed(&full, types).await)?;
@@ -134,11 +134,10 @@ impl PostgresBackend {
             self.runtime.block_on(async { tokio::time::timeout(limit, work(client)).await });
         match worked {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) if !self.options.pooler && is_of_another_session(&error) => {
-                let place = self.options.place();
-                self.options.pooler = true;
+            Ok(Err(error)) if !self.options.pooler() && is_of_another_session(&error) => {
+                self.options.found_pooler();
                 self.drop_connection();
-                let why = "a pooler is in between, say so in the address with pooler=on";
+                let (place, why) = (self.options.place(), "a pooler is in between");
                 Err(StoreError::Unavailable(format!("{place}: {why}")))
             }
             Ok(Err(error)) => {
@@ -190,12 +189,10 @@ impl Backend for PostgresBackend {
             })
         })?;
         self.client = Some(client);
-        if !alone && !self.options.pooler {
-            let place = self.options.place();
-            tracing::warn!(place, "a pooler is in between; say so in the address with pooler=on");
-            self.options.pooler = true;
+        if !alone {
+            self.options.found_pooler();
         }
-        self.begin = match self.options.pooler {
+        self.begin = match self.options.pooler() {
             true => format!("BEGIN; {}", settings()),
             false => "BEGIN".to_owned(),
         };
@@ -329,7 +326,7 @@ impl Backend for PostgresBackend {
 /// A connection to a server whose schema is in order, and whether its session is ours alone and settled for good. The
 /// settings of a session that a pooler lends would be others' too.
 async fn connect(options: &Options) -> Result<(Client, bool)> {
-    let connected = match options.pooler {
+    let connected = match options.pooler() {
         true => None,
         false => options.connect_with(&SETTINGS).await?,
     };

@@ -80,7 +80,7 @@ impl PostgresBackend {
         let asked = self.question_texts(questions)?;
         let rows = questions.ids.len() + questions.seqs.len() + questions.lanes.len();
         // Behind a pooler, how statements run is settled by the transaction.
-        let begin = Some(self.begin.clone()).filter(|_| self.options.pooler && !self.in_turn);
+        let begin = Some(self.begin.clone()).filter(|_| self.options.pooler() && !self.in_turn);
         let mut landed = self.run(rows, async |client| {
             let mut flight = Flight::new(client);
             if let Some(begin) = &begin {
