@@ -11,6 +11,7 @@ use crate::failure::explain;
 const STEPS: &[&str] = &[
     include_str!("../migrations/0001_queue.sql"),
     include_str!("../migrations/0002_sessions.sql"),
+    include_str!("../migrations/0003_lease_runs.sql"),
 ];
 
 /// The newest schema this version knows.

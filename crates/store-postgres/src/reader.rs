@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use runcue_core::{Event, Job, JobFilter, JobId, Json, Seq, TaskSpec, Timestamp, Token};
+use runcue_core::{Event, Job, JobFilter, JobId, Json, Seq, StateWord, TaskSpec, Timestamp, Token};
 use runcue_store::event_run::read_event_run;
 use runcue_store::overlay::{News, Reader};
 use runcue_store::{
@@ -182,7 +182,7 @@ enum Given {
 
 /// A filter as SQL over the states of jobs (`state`) and `lane`.
 pub struct Clause {
-    source: &'static str,
+    source: String,
     sql: String,
     given: Vec<Given>,
     first: usize,
@@ -191,18 +191,21 @@ pub struct Clause {
 impl Clause {
     /// A filter whose values begin with this number.
     pub fn of(filter: &JobFilter, first: usize) -> Self {
-        let (mut live, mut done) = (false, false);
-        for state in &filter.states {
-            live |= !state.is_final();
-            done |= state.is_final();
-        }
-        let source = match (live, done) {
-            (true, false) => "runcue.live AS state",
-            (false, true) => "runcue.done AS state",
-            (false, false) => "runcue.job AS state",
-            (true, true) => {
-                "(SELECT seq, lane, stage FROM runcue.live UNION ALL SELECT seq, lane, stage FROM runcue.done) AS state"
-            }
+        const LIVE: &str = "SELECT seq, lane, stage FROM runcue.live";
+        const LEASED: &str = "SELECT seq, lane, stage FROM runcue.leased";
+        const DONE: &str = "SELECT seq, lane, stage FROM runcue.done";
+        let any = |of: fn(StateWord) -> bool| filter.states.iter().copied().any(of);
+        let held = any(|state| matches!(state, StateWord::Leased | StateWord::Running));
+        let sources = [
+            (any(|state| !state.is_final()), LIVE),
+            (held, LEASED),
+            (any(StateWord::is_final), DONE),
+        ];
+        let sources: Vec<&str> =
+            sources.into_iter().filter(|(wanted, _)| *wanted).map(|(_, sql)| sql).collect();
+        let source = match &sources[..] {
+            [] => "runcue.job AS state".to_owned(),
+            sources => format!("({}) AS state", sources.join(" UNION ALL ")),
         };
         let mut clause = Self { source, sql: String::new(), given: Vec::new(), first };
         if !filter.states.is_empty() {
@@ -235,7 +238,7 @@ impl Clause {
 
     /// A statement that answers the places of jobs.
     pub fn seqs(&self, condition: &str, tail: &str) -> String {
-        let (source, sql) = (self.source, &self.sql);
+        let (source, sql) = (&self.source, &self.sql);
         format!(
             "SELECT state.seq FROM {source} JOIN runcue.lane ON lane.lane = state.lane WHERE {condition}{sql} {tail}"
         )
@@ -319,8 +322,10 @@ impl Reader for Readers {
     }
 
     async fn workers(&self) -> Result<Vec<WorkerInfo>> {
-        let sql = "SELECT spec, started_at, seen_at, (SELECT count(*) FROM runcue.live WHERE live.stage > 2 \
-                   AND live.worker = worker.id) FROM runcue.worker ORDER BY id";
+        let sql = "SELECT spec, started_at, seen_at, \
+                   (SELECT count(*) FROM runcue.live WHERE live.stage > 2 AND live.worker = worker.id) \
+                   + (SELECT count(*) FROM runcue.leased WHERE leased.worker = worker.id) \
+                   FROM runcue.worker ORDER BY id";
         let rows = self.query(sql, &[]).await?;
         self.read(&rows, |row| {
             Ok(WorkerInfo {

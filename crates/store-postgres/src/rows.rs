@@ -19,16 +19,21 @@ const RUNNING: i16 = 4;
 const CANCEL_REQUESTED: i16 = 1;
 const HAS_DEPENDENTS: i16 = 2;
 
-/// The columns [`job`] reads, in its order, of a job in whatever state.
-pub const COLUMNS: &str = "job.seq, job.lane, job.created_at, job.spec, coalesce(live.stage, done.stage), live.due, \
-    live.prerequisites, coalesce(live.attempt, done.attempt), \
-    coalesce(live.earlier_attempts, done.earlier_attempts), coalesce(live.crashes, done.crashes), \
-    coalesce(live.queued_at, done.queued_at), coalesce(live.started_at, done.started_at), live.worker, live.token, \
-    live.start_by, coalesce(live.flags, done.flags), coalesce(live.outcome, done.outcome), done.ended_at";
+/// The columns [`job`] reads, in its order, of a job in whatever state. One that is found in a run of leases has no row
+/// of its own.
+pub const COLUMNS: &str = "job.seq, job.lane, job.created_at, job.spec, coalesce(live.stage, done.stage, held.stage), \
+    coalesce(live.due, held.due), live.prerequisites, coalesce(live.attempt, done.attempt, held.attempt), \
+    coalesce(live.earlier_attempts, done.earlier_attempts, 0), coalesce(live.crashes, done.crashes, 0), \
+    coalesce(live.queued_at, done.queued_at, job.created_at), \
+    coalesce(live.started_at, done.started_at, held.started_at), coalesce(live.worker, held.worker), \
+    coalesce(live.token, held.token + array_position(held.seqs, job.seq) - 1), \
+    coalesce(live.start_by, held.start_by), coalesce(live.flags, done.flags, 0::smallint), \
+    coalesce(live.outcome, done.outcome), done.ended_at";
 
-/// The tables those columns come from, besides `job`.
-pub const STATES: &str =
-    "LEFT JOIN runcue.live ON live.seq = job.seq LEFT JOIN runcue.done ON done.seq = job.seq";
+/// The tables those columns come from, besides `job`. Runs are looked at only for a job that is in neither of the others.
+pub const STATES: &str = "LEFT JOIN runcue.live ON live.seq = job.seq LEFT JOIN runcue.done ON done.seq = job.seq \
+    LEFT JOIN LATERAL (SELECT * FROM runcue.lease_run AS run WHERE live.seq IS NULL AND done.seq IS NULL \
+        AND run.span @> job.seq AND job.seq = ANY (run.seqs) ORDER BY run.token DESC LIMIT 1) AS held ON true";
 
 /// The same columns of a job that is known to be live.
 pub const LIVE_COLUMNS: &str = "job.seq, job.lane, job.created_at, job.spec, live.stage, live.due, \

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use runcue_core::{Event, GroupName, Job, JobId, Key, Life, Seq, State, Timestamp, Wait};
+use runcue_core::{Event, GroupName, Job, JobId, Key, Life, Seq, State, Timestamp, Token, Wait};
 use runcue_store::event_run::{EventRun, runs_of_a_kind};
 use runcue_store::overlay::{Backend, Committed, JobWrite, Timed, WriteSet};
 use runcue_store::tables::EVENTS_PER_ROW;
@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::PostgresBackend;
 use super::flight::{Flight, Value};
+use super::lease_runs::LeaseRuns;
 use super::opening::{DROPPED, GROUP, HELD, QUEUE, SCHEDULE, SERVICE, ServiceBody};
 use crate::failure::{is_behind, is_known_id};
 use crate::rows::{flags, id_of, outcome, rank_of, signed, small, stage, text};
@@ -21,7 +22,7 @@ const JOBS_PER_PART: usize = 20_000;
 
 const FOLLOW: &str = "SELECT runcue.follow($1)";
 /// How many values the two functions take.
-const JOBS: usize = 39;
+const JOBS: usize = 55;
 const TURN: usize = 55;
 
 /// A call of one of the functions that write, whose values begin with a number.
@@ -150,7 +151,12 @@ impl PostgresBackend {
 struct JobPart {
     gone_jobs: Vec<i64>,
     gone_live: Vec<i64>,
+    /// Jobs that were held, and have a row of their own or not.
+    gone_held: Vec<i64>,
     gone_done: Vec<i64>,
+    /// The leases of all jobs that were held, from one number to another.
+    left: (Vec<i64>, Vec<i64>),
+    runs: LeaseRuns,
     new: NewColumns,
     live: LiveColumns,
     done: DoneColumns,
@@ -171,6 +177,7 @@ struct NewColumns {
 #[derive(Default)]
 struct LiveColumns {
     is_new: Vec<bool>,
+    held: Vec<Option<i64>>,
     seq: Vec<i64>,
     lane: Vec<i64>,
     rank: Vec<i64>,
@@ -206,16 +213,34 @@ struct DoneColumns {
 }
 
 fn job_parts(writes: &WriteSet) -> Vec<JobPart> {
+    let (runs, inside) = LeaseRuns::of(writes);
     let mut parts: Vec<JobPart> = Vec::new();
+    let mut left: Vec<Token> = Vec::new();
     for (seq, write) in &writes.jobs {
         if parts.last().is_none_or(|part| part.len >= JOBS_PER_PART) {
+            parts.last_mut().into_iter().for_each(|part| part.leave(&mut left));
             parts.push(JobPart::default());
         }
         if let Some(part) = parts.last_mut() {
-            part.add(*seq, write);
+            left.extend(was_held(write));
+            part.add(*seq, write, inside.contains(seq));
         }
     }
+    if let Some(part) = parts.last_mut() {
+        part.leave(&mut left);
+        part.runs = runs;
+    }
     parts
+}
+
+/// The lease that a job had before the turn.
+fn was_held(write: &JobWrite) -> Option<Token> {
+    let before = match write {
+        JobWrite::Insert(_) => return None,
+        JobWrite::Change { before, .. } => before,
+        JobWrite::Delete { job } => &job.life.state,
+    };
+    before.lease().map(|lease| lease.token)
 }
 
 fn is_final(state: &State) -> bool {
@@ -229,44 +254,71 @@ fn is_plain(job: &Job) -> bool {
 }
 
 impl JobPart {
-    fn add(&mut self, seq: Seq, write: &JobWrite) {
+    fn add(&mut self, seq: Seq, write: &JobWrite, in_run: bool) {
         self.len += 1;
         let seq = signed(seq.0);
+        let held = was_held(write);
         match write {
             JobWrite::Insert(job) => {
                 let plain = is_plain(job);
                 self.new.add(job, plain);
                 if !plain {
-                    self.put(job, true);
+                    self.put(job, true, None);
                 }
             }
+            JobWrite::Change { .. } if in_run => self.gone_live.push(seq),
             JobWrite::Change { job, before } => {
                 let (was_final, is_final) = (is_final(before), is_final(&job.life.state));
                 if was_final {
                     self.gone_done.push(seq);
                 } else if is_final {
-                    self.gone_live.push(seq);
+                    if held.is_some() { &mut self.gone_held } else { &mut self.gone_live }
+                        .push(seq);
                 }
-                self.put(job, was_final);
+                self.put(job, was_final, held);
             }
             JobWrite::Delete { job } => {
                 self.gone_jobs.push(seq);
-                if is_final(&job.life.state) { &mut self.gone_done } else { &mut self.gone_live }
-                    .push(seq);
+                let gone = match held {
+                    Some(_) => &mut self.gone_held,
+                    None if is_final(&job.life.state) => &mut self.gone_done,
+                    None => &mut self.gone_live,
+                };
+                gone.push(seq);
             }
         }
     }
 
-    fn put(&mut self, job: &Job, is_new: bool) {
-        if is_final(&job.life.state) { self.done.add(job) } else { self.live.add(job, is_new) }
+    fn put(&mut self, job: &Job, is_new: bool, held: Option<Token>) {
+        if is_final(&job.life.state) {
+            self.done.add(job);
+        } else {
+            self.live.add(job, is_new, held);
+        }
+    }
+
+    /// Takes leases that jobs of this part had before.
+    fn leave(&mut self, tokens: &mut Vec<Token>) {
+        tokens.sort_unstable();
+        for run in tokens.chunk_by(|one, next| next.0 == one.0 + 1) {
+            self.left.0.extend(run.first().map(|token| signed(token.0)));
+            self.left.1.extend(run.last().map(|token| signed(token.0)));
+        }
+        tokens.clear();
     }
 
     fn values(&self) -> Vec<Value<'_>> {
         let (n, l, d) = (&self.new, &self.live, &self.done);
-        vec![
+        let mut values: Vec<Value<'_>> = vec![
             (&self.gone_jobs, Type::INT8_ARRAY),
             (&self.gone_live, Type::INT8_ARRAY),
+            (&self.gone_held, Type::INT8_ARRAY),
             (&self.gone_done, Type::INT8_ARRAY),
+            (&self.left.0, Type::INT8_ARRAY),
+            (&self.left.1, Type::INT8_ARRAY),
+        ];
+        values.extend(self.runs.values());
+        let columns: [Value<'_>; 37] = [
             (&n.seq, Type::INT8_ARRAY),
             (&n.id, Type::UUID_ARRAY),
             (&n.lane, Type::INT8_ARRAY),
@@ -275,6 +327,7 @@ impl JobPart {
             (&n.spec, Type::TEXT_ARRAY),
             (&n.plain, Type::BOOL_ARRAY),
             (&l.is_new, Type::BOOL_ARRAY),
+            (&l.held, Type::INT8_ARRAY),
             (&l.seq, Type::INT8_ARRAY),
             (&l.lane, Type::INT8_ARRAY),
             (&l.rank, Type::INT8_ARRAY),
@@ -303,7 +356,9 @@ impl JobPart {
             (&d.started_at, Type::INT8_ARRAY),
             (&d.flags, Type::INT2_ARRAY),
             (&d.outcome, Type::TEXT_ARRAY),
-        ]
+        ];
+        values.extend(columns);
+        values
     }
 }
 
@@ -320,7 +375,7 @@ impl NewColumns {
 }
 
 impl LiveColumns {
-    fn add(&mut self, job: &Job, is_new: bool) {
+    fn add(&mut self, job: &Job, is_new: bool, held: Option<Token>) {
         let life = &job.life;
         let (stage, due) = stage(&life.state);
         let lease = life.state.lease();
@@ -329,6 +384,7 @@ impl LiveColumns {
             _ => 0,
         };
         self.is_new.push(is_new);
+        self.held.push(held.map(|token| signed(token.0)));
         self.seq.push(signed(job.seq.0));
         self.lane.push(signed(job.lane.0));
         self.rank.push(rank_of(job.spec.priority));

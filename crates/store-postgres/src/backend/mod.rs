@@ -4,6 +4,7 @@
 
 mod commit;
 mod flight;
+mod lease_runs;
 mod opening;
 mod questions;
 mod search;
@@ -217,6 +218,10 @@ impl Backend for PostgresBackend {
 
     fn ask(&mut self, questions: &Questions) -> Result<Answers> {
         self.answer(questions)
+    }
+
+    fn begins_behind(&self) -> bool {
+        true
     }
 
     fn whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {

@@ -36,7 +36,9 @@ impl PostgresBackend {
                 "SELECT due, seq FROM runcue.live WHERE stage = 1 AND due >= $1 ORDER BY due, seq LIMIT $2"
             }
             Timed::Lapsing => {
-                "SELECT due, seq FROM runcue.live WHERE stage > 2 AND due >= $1 ORDER BY due, seq LIMIT $2"
+                "(SELECT due, seq FROM runcue.live WHERE stage > 2 AND due >= $1 ORDER BY due, seq LIMIT $2) \
+                 UNION ALL (SELECT due, seq FROM runcue.leased WHERE due >= $1 ORDER BY due, seq LIMIT $2) \
+                 ORDER BY due, seq LIMIT $2"
             }
             Timed::Deadline => {
                 "SELECT deadline, seq FROM runcue.live WHERE deadline IS NOT NULL AND deadline >= $1 \
@@ -53,8 +55,8 @@ impl PostgresBackend {
         match what {
             Find::HeldBy(worker) => {
                 let worker = Uuid::from_u128(worker.as_u128());
-                let sql =
-                    "SELECT seq FROM runcue.live WHERE stage > 2 AND worker = $1 ORDER BY seq";
+                let sql = "SELECT seq FROM runcue.live WHERE stage > 2 AND worker = $1 \
+                           UNION ALL SELECT seq FROM runcue.leased WHERE worker = $1 ORDER BY seq";
                 Ok(seqs(&self.query(sql, &[(&worker, Type::UUID)])?))
             }
             Find::OldestQueued { queue, limit } => {
@@ -141,7 +143,8 @@ impl PostgresBackend {
             (
                 "jobs without a state",
                 "SELECT count(*) FROM runcue.job LEFT JOIN runcue.live ON live.seq = job.seq \
-                 LEFT JOIN runcue.done ON done.seq = job.seq WHERE live.seq IS NULL AND done.seq IS NULL",
+                 LEFT JOIN runcue.done ON done.seq = job.seq LEFT JOIN runcue.leased ON leased.seq = job.seq \
+                 WHERE live.seq IS NULL AND done.seq IS NULL AND leased.seq IS NULL",
             ),
             (
                 "jobs with two states",
@@ -156,6 +159,11 @@ impl PostgresBackend {
                 "jobs without a lane",
                 "SELECT count(*) FROM runcue.job LEFT JOIN runcue.lane ON lane.lane = job.lane WHERE lane.lane IS NULL",
             ),
+            (
+                "runs of leases that count wrongly",
+                "SELECT count(*) FROM runcue.lease_run \
+                 WHERE remain <> (SELECT count(*) FROM runcue.leased WHERE leased.run = lease_run.token)",
+            ),
         ];
         for (what, sql) in orphans {
             let count = self.number(sql, &[])?;
@@ -168,7 +176,8 @@ impl PostgresBackend {
 
     fn miscounted_groups(&mut self) -> Result<Vec<String>> {
         let sql = "SELECT lane.grp, state.stage, count(*) FROM \
-                   (SELECT lane, stage FROM runcue.live UNION ALL SELECT lane, stage FROM runcue.done) AS state \
+                   (SELECT lane, stage FROM runcue.live UNION ALL SELECT lane, stage FROM runcue.done \
+                   UNION ALL SELECT lane, stage FROM runcue.leased) AS state \
                    JOIN runcue.lane USING (lane) GROUP BY 1, 2";
         let mut real: BTreeMap<String, Counts> = BTreeMap::new();
         for row in self.query(sql, &[])? {
@@ -197,7 +206,8 @@ impl PostgresBackend {
     fn miscounted_lanes(&mut self) -> Result<Vec<String>> {
         let noted: BTreeMap<LaneId, u32> = self.read_held()?.into_iter().collect();
         let sql = "SELECT lane.lane, coalesce(held.n, 0) FROM runcue.lane \
-                   LEFT JOIN (SELECT lane, count(*) AS n FROM runcue.live WHERE stage > 2 GROUP BY lane) AS held \
+                   LEFT JOIN (SELECT lane, count(*) AS n FROM (SELECT lane FROM runcue.live WHERE stage > 2 \
+                       UNION ALL SELECT lane FROM runcue.leased) AS one GROUP BY lane) AS held \
                        ON held.lane = lane.lane \
                    WHERE lane.key::json -> 'services' IS NOT NULL";
         let mut findings = Vec::new();

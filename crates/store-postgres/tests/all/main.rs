@@ -9,6 +9,7 @@ mod faults;
 mod held;
 mod inbox;
 mod kept_turns;
+mod lease_runs;
 mod load;
 mod migrated;
 mod news;

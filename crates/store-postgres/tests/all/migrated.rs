@@ -5,22 +5,40 @@ use runcue_store::{ClaimRequest, ListRequest, Store};
 use runcue_store_postgres::{SCHEMA, migrate, open_url};
 use runcue_test_servers::Database;
 
-/// The tables of the first schema, filled by the runcue that made them.
-fn old_queue() -> Database {
+const FIXTURES: [&str; 2] =
+    [include_str!("../fixtures/schema-1.sql"), include_str!("../fixtures/schema-2.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/0001_queue.sql"),
+    include_str!("../../migrations/0002_sessions.sql"),
+];
+
+/// The tables of a schema, filled by the runcue that made them.
+fn old_queue(schema: usize) -> Database {
     let database = runcue_test_servers::postgres().unwrap();
     let versions =
         "CREATE TABLE runcue.schema_version (version integer PRIMARY KEY, at timestamptz)";
     database.sql(&format!("CREATE SCHEMA runcue; {versions}")).unwrap();
-    database.sql(include_str!("../../migrations/0001_queue.sql")).unwrap();
-    database.sql("DELETE FROM runcue.turn").unwrap();
-    database.sql(include_str!("../fixtures/schema-1.sql")).unwrap();
+    for migration in &MIGRATIONS[..schema] {
+        database.sql(migration).unwrap();
+    }
+    database.sql("DELETE FROM runcue.turn; DELETE FROM runcue.board").unwrap();
+    database.sql(FIXTURES[schema - 1]).unwrap();
     database
 }
 
 #[tokio::test]
 async fn a_queue_of_schema_1_goes_on() {
-    let database = old_queue();
-    assert_eq!(migrate(&database.url()).await.unwrap(), 1);
+    goes_on(1).await;
+}
+
+#[tokio::test]
+async fn a_queue_of_schema_2_goes_on() {
+    goes_on(2).await;
+}
+
+async fn goes_on(schema: u32) {
+    let database = old_queue(schema as usize);
+    assert_eq!(migrate(&database.url()).await.unwrap(), schema);
     assert_eq!(migrate(&database.url()).await.unwrap(), SCHEMA);
     let store = open_url(&database.url()).unwrap();
     let now = Timestamp::ZERO;
