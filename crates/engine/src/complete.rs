@@ -1,10 +1,14 @@
 //! Ended attempts on their way to the store. One batch is written at a time, and what ends meanwhile makes
 //! the next one: many jobs share a transaction without anyone waiting for company.
 //!
+//! Claims go to the store behind the ends that made room for them ([`Completer::all_sent`]): what those held is free by
+//! then, and the store can do both in one commit.
+//!
 //! A completion is kept, and its lease extended, until the store has taken it in or says that the job is
 //! somebody else's.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runcue_core::{StateWord, Timestamp};
@@ -29,6 +33,10 @@ struct Ended {
 pub(crate) struct Completer {
     waiting: Mutex<Vec<Ended>>,
     arrived: Notify,
+    /// A batch is on its way to the store.
+    sent: Notify,
+    /// The store does not take them in at the moment.
+    stuck: AtomicBool,
     /// How often in a row their output could not go first.
     without_output: AtomicU32,
     /// Reported but not yet taken in by the store.
@@ -45,6 +53,18 @@ impl Completer {
         self.pending.send_modify(|pending| *pending += 1);
         self.waiting().push(Ended { running, outcome });
         self.arrived.notify_one();
+    }
+
+    /// Waits until everything reported is on its way to the store, unless the store does not take it in.
+    pub(crate) async fn all_sent(&self) {
+        loop {
+            let mut sent = pin!(self.sent.notified());
+            sent.as_mut().enable();
+            if self.waiting().is_empty() || self.stuck.load(Ordering::Relaxed) {
+                return;
+            }
+            sent.await;
+        }
     }
 
     /// Whether everything reported has been taken in.
@@ -78,7 +98,10 @@ impl Completer {
             lease: ended.running.lease.clone(),
             outcome: ended.outcome.clone(),
         });
-        match shared.ask(shared.store.finish(now, finishes.collect())).await {
+        let finish = shared.ask(shared.store.finish(now, finishes.collect()));
+        // The store has it when it was asked; its answer comes later.
+        let told = async { self.sent.notify_waiters() };
+        match tokio::join!(biased; finish, told).0 {
             Ok(answers) => {
                 self.settle(shared, &batch, &answers);
                 Ok(batch.len())
@@ -125,6 +148,10 @@ impl Completer {
                     failures += 1;
                     shared.refused("completions wait", &error);
                 }
+            }
+            completer.stuck.store(failures > 0, Ordering::Relaxed);
+            if failures > 0 {
+                completer.sent.notify_waiters();
             }
         }
     }

@@ -52,6 +52,11 @@ impl Dispatcher {
             news.mark_unchanged();
             active.mark_unchanged();
             let mut wake = Some(shared.clock.now().plus(shared.settings.poll));
+            tokio::select! {
+                biased;
+                () = shared.stopping.cancelled() => return,
+                () = shared.completer.all_sent() => {}
+            }
             if shared.free_slots() > 0 {
                 match self.run_once(shared.clock.now()).await {
                     Ok(_) => failures = 0,
