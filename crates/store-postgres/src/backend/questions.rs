@@ -63,8 +63,9 @@ struct ReadyColumns {
 impl ReadyColumns {
     fn add(&mut self, question: &ReadyQuestion) {
         let from = question.from.map(|from| (rank_of(from.priority), signed(from.seq.0)));
+        let behind = question.behind.map(|at| (rank_of(at.priority), signed(at.seq.0) + 1));
         let max = question.max_priority.map(|max| (rank_of(max), 0));
-        let (rank, seq) = from.into_iter().chain(max).max().unwrap_or((i64::MIN, 0));
+        let (rank, seq) = from.into_iter().chain(behind).chain(max).max().unwrap_or((i64::MIN, 0));
         self.lanes.push(signed(question.lane.0));
         self.ranks.push(rank);
         self.seqs.push(seq);

@@ -159,6 +159,7 @@ impl Rows {
             let wanted = jobs
                 .into_iter()
                 .filter(|job| !early(job))
+                .filter(|job| question.behind.is_none_or(|behind| Rank::of(job) > behind))
                 .filter(|job| question.max_priority.is_none_or(|max| job.spec.priority <= max));
             answers.ready.push(wanted.take(question.limit).cloned().collect());
         }
@@ -342,6 +343,10 @@ impl Backend for Maps {
 
     fn ask(&mut self, questions: &Questions) -> Result<Answers> {
         Ok(self.server.rows.lock().unwrap().answer(questions, self.in_turn))
+    }
+
+    fn begins_behind(&self) -> bool {
+        true
     }
 
     fn whole(&mut self, _: Timestamp, _: Duration) -> Result<Changed> {

@@ -22,19 +22,20 @@ const THIN_TOGETHER: usize = 2048;
 
 impl<B: Backend> Overlay<B> {
     /// What is expected to be asked for, for the question that begins a turn: jobs, and the ready ones of lanes
-    /// that were claimed from before. Where others claim from the only lane, what is known of it is probably
-    /// taken, and a claim will probably come while they have their turns.
-    pub(super) fn first_questions(&mut self) -> Questions {
+    /// that were claimed from before. Where others claim from the only lane, what is known of it is probably taken; and
+    /// where there is news of others, jobs have probably come to it.
+    pub(super) fn first_questions(&mut self, news: bool) -> Questions {
         let ids = self.expected.iter().flat_map(|expected| expected.ids.iter().copied());
         let ids = ids.filter(|id| self.kept.seq_of(*id).is_none()).collect();
         let recent = std::mem::take(&mut self.recent_lanes);
-        let contested = self.shared && recent.len() == 1;
-        let claims = self.expected_claims.max(if contested { self.recent_claims } else { 0 });
+        let contested = (self.shared || news) && recent.len() == 1;
+        let claims = self.expected_claims;
         let limit = if recent.len() == 1 { claims.max(HEADS) } else { HEADS };
         let mut ready = Vec::new();
         for lane in recent.iter().copied().filter(|_| claims > 0).take(LANES_TOGETHER) {
             if contested || !self.sees(lane, None, limit) {
-                ready.push(self.ready_question(lane, None, limit));
+                // Where the window ends is not known before it is known what others have done.
+                ready.push(self.ready_question(lane, None, limit, None));
             }
         }
         self.recent_lanes = recent;
@@ -191,26 +192,29 @@ impl<B: Backend> Overlay<B> {
         max: Option<i32>,
         limit: usize,
     ) -> Result<()> {
-        if self.sees(lane, max, limit) {
-            return Ok(());
-        }
-        let mut ready = vec![self.ready_question(lane, max, limit)];
-        if max.is_none() {
-            let others = std::mem::take(&mut self.expected_lanes);
-            let mut others = others.into_iter().filter(|other| *other != lane);
-            while ready.len() < LANES_TOGETHER {
-                let Some(other) = others.next() else { break };
-                if !self.sees(other, None, limit) {
-                    ready.push(self.ready_question(other, None, limit));
+        // Once is enough but where the turn itself has changed jobs behind what was known.
+        while !self.sees(lane, max, limit) {
+            let mut ready = vec![self.next_question(lane, max, limit)];
+            if max.is_none() {
+                let others = std::mem::take(&mut self.expected_lanes);
+                let mut others = others.into_iter().filter(|other| *other != lane);
+                while ready.len() < LANES_TOGETHER {
+                    let Some(other) = others.next() else { break };
+                    if !self.sees(other, None, limit) {
+                        ready.push(self.next_question(other, None, limit));
+                    }
                 }
+                self.expected_lanes = others.collect();
             }
-            self.expected_lanes = others.collect();
-        }
-        let questions = Questions { ready, ..Questions::default() };
-        let answers = self.ask(questions.clone())?;
-        self.recent_lanes = questions.ready.iter().map(|question| question.lane).collect();
-        for (question, jobs) in questions.ready.iter().zip(answers) {
-            self.fill_ready(question, jobs);
+            let questions = Questions { ready, ..Questions::default() };
+            let answers = self.ask(questions.clone())?;
+            self.recent_lanes = questions.ready.iter().map(|question| question.lane).collect();
+            for (question, jobs) in questions.ready.iter().zip(answers) {
+                self.fill_ready(question, jobs);
+            }
+            if questions.ready[0].behind.is_none() {
+                break;
+            }
         }
         Ok(())
     }
@@ -220,7 +224,21 @@ impl<B: Backend> Overlay<B> {
         window.is_some_and(|window| window.is_whole() || window.len() >= limit)
     }
 
-    fn ready_question(&mut self, lane: LaneId, max: Option<i32>, limit: usize) -> ReadyQuestion {
+    /// Asks for what follows the jobs that are known, or for the first ones.
+    fn next_question(&mut self, lane: LaneId, max: Option<i32>, limit: usize) -> ReadyQuestion {
+        let window = self.ready.get(&lane).and_then(|known| known.windows.get(&max));
+        let goes_on = max.is_none() && self.backend.begins_behind();
+        let behind = window.filter(|_| goes_on).and_then(Window::edge);
+        self.ready_question(lane, max, limit, behind)
+    }
+
+    fn ready_question(
+        &mut self,
+        lane: LaneId,
+        max: Option<i32>,
+        limit: usize,
+        behind: Option<Rank>,
+    ) -> ReadyQuestion {
         let gone = self.gone.get(&lane).copied().unwrap_or(0);
         let limit = if self.ready.len() == 1 { limit.max(self.expected_claims) } else { limit };
         let share = ROWS_AHEAD / self.ready.len().max(1);
@@ -229,7 +247,13 @@ impl<B: Backend> Overlay<B> {
         if max.is_none() {
             known.ahead = (ahead * 2).min(ReadyLane::MOST / 2).min(share.max(limit));
         }
-        ReadyQuestion { lane, from: known.from, max_priority: max, limit: ahead + gone }
+        let at_hand = known.windows.get(&max).map_or(0, Window::len);
+        let limit = match behind {
+            // What the turn has taken stood before that.
+            Some(_) => ahead.saturating_sub(at_hand).max(1),
+            None => ahead + gone,
+        };
+        ReadyQuestion { lane, from: known.begin(), behind, max_priority: max, limit }
     }
 
     pub(super) fn fill_ready(&mut self, question: &ReadyQuestion, jobs: Vec<Job>) {
@@ -242,25 +266,31 @@ impl<B: Backend> Overlay<B> {
                 self.kept.keep(job);
             }
         }
-        let max = question.max_priority;
+        let (max, behind) = (question.max_priority, question.behind);
         let mine = self.changed_jobs().filter(|job| {
             job.lane == question.lane
                 && job.life.state == State::Queued(Wait::Turn)
                 && max.is_none_or(|max| job.spec.priority <= max)
+                && behind.is_none_or(|behind| Rank::of(job) > behind)
                 && (whole || last.is_some_and(|last| Rank::of(job) <= last))
         });
         let mine: Vec<Rank> = mine.map(Rank::of).collect();
         rows.extend(mine);
         let unchanged = !self.gone.contains_key(&question.lane);
         let known = self.ready.entry(question.lane).or_default();
+        let window = known.windows.entry(max).or_insert_with(|| Window::closed(ReadyLane::MOST));
+        let mut before: Vec<Rank> = Vec::new();
+        if behind.is_some() {
+            window.go_on(rows, last, whole);
+        } else {
+            before.extend(window.rows());
+            window.fill(rows, last, whole);
+        }
         if max.is_none() && unchanged {
             // The backend still has what this turn takes; the place moves on only behind what is gone.
-            let first = rows.iter().copied().chain(last).min();
+            let first = window.rows().next().into_iter().chain(last).min();
             known.from = Some(first.unwrap_or(Rank::END));
         }
-        let window = known.windows.entry(max).or_insert_with(|| Window::closed(ReadyLane::MOST));
-        let before: Vec<Rank> = window.rows().collect();
-        window.fill(rows, last, whole);
         for rank in before {
             if !known.shows(rank) {
                 self.kept.forget(rank.seq);

@@ -91,8 +91,6 @@ pub struct Overlay<B> {
     pub(super) expected_lanes: Vec<LaneId>,
     /// Jobs that will be claimed.
     pub(super) expected_claims: usize,
-    /// So many were to be claimed in the last turn.
-    pub(super) recent_claims: usize,
     /// Whether others have written between the last two turns.
     pub(super) shared: bool,
     /// Lanes that claims have looked at, of late.
@@ -126,7 +124,6 @@ impl<B: Backend> Overlay<B> {
             expected: Vec::new(),
             expected_lanes: Vec::new(),
             expected_claims: 0,
-            recent_claims: 0,
             shared: false,
             recent_lanes: Vec::new(),
         }
@@ -195,8 +192,8 @@ impl<B: Backend> Overlay<B> {
         let ready = self.absorb(questions, answers);
         for (question, jobs) in questions.ready.iter().zip(ready) {
             // The search began where the lane did when this daemon last knew.
-            let begins = self.ready.get(&question.lane).and_then(|lane| lane.from);
-            if !whole && begins == question.from {
+            let lane = self.ready.get(&question.lane);
+            if !whole && lane.is_some_and(|lane| lane.begins_behind(question.from)) {
                 self.fill_ready(question, jobs);
             }
         }
@@ -299,7 +296,7 @@ impl<B: Backend> Overlay<B> {
         self.no_lanes.clear();
         self.expected.clear();
         self.expected_lanes.clear();
-        self.recent_claims = std::mem::take(&mut self.expected_claims);
+        self.expected_claims = 0;
     }
 
     /// What the machine is to take over at the beginning of a turn, or anew in the middle of one.

@@ -236,6 +236,9 @@ pub struct ReadyQuestion {
     /// No ready job of the lane stands before this place, so a search may begin there. It is a help, not a
     /// condition.
     pub from: Option<Rank>,
+    /// Only jobs behind this place: those up to it are known. Never asked of a backend that cannot begin at a place
+    /// ([`Backend::begins_behind`]).
+    pub behind: Option<Rank>,
     /// Only jobs of no higher priority.
     pub max_priority: Option<i32>,
     /// At most so many.
@@ -339,6 +342,11 @@ pub trait Backend: Send + 'static {
     /// Answers questions, in one round trip. Without a turn the answers may be newer than the revision the
     /// daemon knows; then its commit will be refused.
     fn ask(&mut self, questions: &Questions) -> Result<Answers>;
+
+    /// Whether a search for ready jobs can begin behind a place, so that nothing is read twice.
+    fn begins_behind(&self) -> bool {
+        false
+    }
 
     /// Everything, as for a daemon that knows nothing; in the middle of a turn. Uses of services are counted
     /// for at least so long, because the turn may have lengthened a window.

@@ -47,6 +47,24 @@ impl<P: Ord + Copy> Window<P> {
         };
     }
 
+    /// Adds the rows that follow the edge; there are no others if it is whole.
+    pub fn go_on(&mut self, rows: impl IntoIterator<Item = P>, last: Option<P>, whole: bool) {
+        self.rows.extend(rows);
+        if whole {
+            self.edge = Edge::End;
+        } else if let Some(last) = last {
+            self.edge = Edge::Upto(last);
+        }
+    }
+
+    /// The place up to which everything is known, if more follows.
+    pub fn edge(&self) -> Option<P> {
+        match self.edge {
+            Edge::Upto(edge) => Some(edge),
+            Edge::Closed | Edge::End => None,
+        }
+    }
+
     /// Whether a place lies within what is known.
     pub fn covers(&self, place: P) -> bool {
         match self.edge {
@@ -170,6 +188,8 @@ impl TimedWindow {
 pub struct ReadyLane {
     /// No ready job stands before this place. Nothing if that is not known.
     pub from: Option<Rank>,
+    /// Behind the last job that went: where the next one will probably come to stand.
+    past: Option<Rank>,
     /// Windows by the highest priority they show.
     pub windows: HashMap<Option<i32>, Window<Rank>>,
     /// How many jobs to ask for next time: a lane that is being emptied is read further ahead.
@@ -183,7 +203,7 @@ impl ReadyLane {
     /// A lane that is new and has no jobs.
     pub fn new_lane() -> Self {
         let windows = HashMap::from([(None, Window::empty(Self::MOST))]);
-        Self { from: Some(Rank::END), windows, ahead: 0 }
+        Self { from: Some(Rank::END), past: None, windows, ahead: 0 }
     }
 
     /// A job has become ready.
@@ -198,8 +218,27 @@ impl ReadyLane {
         }
     }
 
+    /// Where a search may begin. In a lane without jobs that is where one will probably come next, so that one that has
+    /// come since is found.
+    pub fn begin(&self) -> Option<Rank> {
+        match self.from {
+            Some(Rank::END) => self.past.or(self.from),
+            from => from,
+        }
+    }
+
+    /// Whether a search that began at a place has found all jobs.
+    pub fn begins_behind(&self, place: Option<Rank>) -> bool {
+        match (self.from, place) {
+            (_, None) => true,
+            (from, Some(place)) => from.is_some_and(|from| place <= from),
+        }
+    }
+
     /// A job is no longer ready.
     pub fn remove(&mut self, rank: Rank) {
+        let next = Rank { seq: Seq(rank.seq.0.saturating_add(1)), ..rank };
+        self.past = self.past.max(Some(next));
         for window in self.windows.values_mut() {
             window.remove(rank);
         }
@@ -240,6 +279,19 @@ mod tests {
     }
 
     #[test]
+    fn a_window_goes_on_behind_its_edge() {
+        let mut window = Window::closed(10);
+        assert_eq!(window.edge(), None);
+        window.fill([1, 2], Some(2), false);
+        window.remove(2);
+        assert_eq!(window.edge(), Some(2));
+        window.go_on([5, 7], Some(8), false);
+        assert_eq!((window.rows().collect::<Vec<_>>(), window.edge()), (vec![1, 5, 7], Some(8)));
+        window.go_on([], None, true);
+        assert!(window.is_whole() && window.edge().is_none());
+    }
+
+    #[test]
     fn a_full_window_draws_its_edge_in() {
         let mut window = Window::empty(2);
         (1..=5).rev().for_each(|n| window.insert(n));
@@ -261,6 +313,22 @@ mod tests {
         assert_eq!(lane.from, Some(rank(0, 50)));
         lane.touch(Some(rank(5, 90)));
         assert_eq!(lane.from, Some(rank(5, 90)));
+    }
+
+    #[test]
+    fn a_search_in_an_empty_lane_begins_where_a_job_will_probably_come() {
+        let mut lane = ReadyLane::new_lane();
+        assert_eq!(lane.begin(), Some(Rank::END));
+        lane.insert(rank(0, 7));
+        lane.remove(rank(0, 7));
+        lane.from = Some(Rank::END);
+        let place = lane.begin();
+        assert_eq!(place, Some(rank(0, 8)));
+        lane.touch(Some(rank(0, 9)));
+        assert!(lane.begins_behind(place));
+        // A job of a higher priority comes before that, and the search has missed it.
+        lane.touch(Some(rank(1, 10)));
+        assert!(!lane.begins_behind(place) && lane.begins_behind(None));
     }
 
     #[test]

@@ -518,8 +518,9 @@ impl<B: Backend> Worker<B> {
     /// Takes the turn and brings the overlay up to date.
     fn begin(&mut self, now: Timestamp) -> Result<()> {
         let known = self.machine.revision().unwrap_or(0);
+        let heard = self.news.heard.load(Ordering::Acquire);
         let overlay = self.machine.tables();
-        let questions = overlay.first_questions();
+        let questions = overlay.first_questions(heard > overlay.revision);
         let callers = self.settings.callers_clock.then_some(now);
         let opening = overlay.backend().begin(known, callers, &questions)?;
         self.clock.note(opening.now);
