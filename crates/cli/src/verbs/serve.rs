@@ -47,9 +47,11 @@ pub struct Args {
 
 /// Where a hub listens.
 #[derive(Debug, Serialize)]
-struct Serving {
-    url: String,
-    store: String,
+pub struct Serving {
+    /// Its address.
+    pub url: String,
+    /// Its store, as people call it.
+    pub store: String,
 }
 
 fn listen(text: &str) -> Result<SocketAddr, String> {

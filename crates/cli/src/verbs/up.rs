@@ -2,15 +2,20 @@
 
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use runcue_agent::{Agent, AgentConfig};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::exit::Exit;
+use crate::out::Out;
 use crate::runner::{Interrupt, Signal, start_guard};
 use crate::trouble::Trouble;
 use crate::verbs::{serve, worker};
+
+/// An opener that fails later than this had opened something.
+const OPENED: Duration = Duration::from_secs(5);
 
 /// Flags of `up`.
 #[derive(Debug, clap::Args)]
@@ -32,8 +37,9 @@ pub struct Args {
 pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     let mut interrupt = Interrupt::new()?;
     let served = serve::open(args.hub, app).await?;
+    let url = from_here(&served.url);
     let guard = Arc::new(Mutex::new(start_guard()?));
-    let mut config = AgentConfig::new(served.url.clone(), worker::host_name());
+    let mut config = AgentConfig::new(url.clone(), worker::host_name());
     config.slots = args.jobs as usize;
     config.commands = true;
     config.token = served.token.clone();
@@ -47,12 +53,17 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
         guard.mark(spec);
     }));
     let agent = Agent::new(config).map_err(worker::trouble)?;
-    app.out.say(format!(
-        "the dashboard of {} is at {}; a worker of this machine runs {} at a time; Ctrl-C stops",
-        served.store, served.url, args.jobs
-    ))?;
+    if app.out.json {
+        app.out.record(&serve::Serving { url: url.clone(), store: served.store })?;
+    } else {
+        app.out.say(format!(
+            "the dashboard of {} is at {url}; a worker of this machine runs {} at a time; Ctrl-C stops",
+            served.store, args.jobs
+        ))?;
+        app.out.note("try it: in another terminal, in this directory, `runcue add -- echo hello`");
+    }
     if !args.no_open {
-        show(&served.url);
+        show(url, app.out);
     }
     let (stop, now, ended) =
         (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
@@ -65,6 +76,8 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
             next = interrupt.next() => {
                 if signal.is_some() {
                     now.cancel();
+                } else {
+                    app.out.note("finishing what runs; once more to stop it and hand it back");
                 }
                 signal.get_or_insert(next);
                 stop.cancel();
@@ -81,8 +94,13 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
     Ok(signal.map_or(Exit::Ok, Signal::exit))
 }
 
-/// Opens a page, where there is something to open it with; nobody is told if there is not.
-fn show(url: &str) {
+/// The address by which this machine reaches a hub that listens on all of its addresses.
+fn from_here(url: &str) -> String {
+    url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+}
+
+/// Opens a page, where there is something to open it with.
+fn show(url: String, out: Out) {
     let opener = if cfg!(target_os = "macos") {
         "open"
     } else if cfg!(windows) {
@@ -90,14 +108,19 @@ fn show(url: &str) {
     } else {
         "xdg-open"
     };
-    let quiet = Command::new(opener)
-        .arg(url)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    if let Ok(mut child) = quiet {
-        // Somebody must wait for it, and it is not us.
-        std::thread::spawn(move || child.wait());
-    }
+    let mut opener = Command::new(opener);
+    opener.arg(&url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // The opener may become the browser, and Ctrl-C here is not meant for it.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut opener, 0);
+    let (started, began) = (opener.spawn(), Instant::now());
+    // Somebody must wait for it, and it is not us.
+    std::thread::spawn(move || {
+        let ended = started.and_then(|mut child| child.wait());
+        // Explorer says 1 when all went well.
+        let opened = ended.is_ok_and(|status| status.success() || cfg!(windows));
+        if !opened && began.elapsed() < OPENED {
+            out.note(format!("no browser could be opened from here: go to {url}"));
+        }
+    });
 }

@@ -5,6 +5,7 @@
 mod add;
 mod control;
 mod crash;
+mod deploy;
 #[cfg(target_os = "linux")]
 mod disk;
 mod examples;

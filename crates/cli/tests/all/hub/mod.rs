@@ -5,4 +5,5 @@ mod agents;
 mod outages;
 pub mod scene;
 mod several;
+mod up;
 mod webhooks;
