@@ -12,6 +12,7 @@ mod news;
 mod refusals;
 mod round_trips;
 mod turns;
+mod whole;
 
 use std::sync::{Arc, Mutex};
 
