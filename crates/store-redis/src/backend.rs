@@ -123,7 +123,7 @@ impl RedisBackend {
                 pause = (pause * 2).min(LOOKS.1);
             }
             link.queue_script(&mut batch, Script::Begin, &arguments);
-            let parts = questions::queue(link, &mut batch, &self.word, asked);
+            let queued = questions::queue(link, &mut batch, &self.word, asked);
             self.queue_watch(link, &mut batch);
             let replies = link.all(&batch)?;
             self.watch = Watch::of(&replies).filter(|_| self.watches && self.bulk);
@@ -131,8 +131,7 @@ impl RedisBackend {
             let reply = replies.first().cloned().unwrap_or(Value::Nil);
             match text(item(&reply, 0)) {
                 Some(b"ok") => {
-                    let answers = questions::read(&parts, &replies[1..])
-                        .map_err(|why| link.unreadable(why))?;
+                    let answers = questions::read(link, &queued, &replies[1..])?;
                     return Ok((reply, answers));
                 }
                 Some(b"newer") => return Err(self.newer(item(&reply, 1))),

@@ -80,6 +80,8 @@ struct Plan {
     members: BTreeMap<LaneId, i64>,
     /// The latest score as text: many jobs have the same.
     score: Option<(i64, String)>,
+    /// And the latest key of a lane.
+    lane: Option<(LaneId, String)>,
 }
 
 /// The sorted set that a job in a state is in.
@@ -102,9 +104,15 @@ impl Index {
         }
     }
 
-    fn key(self) -> Cow<'static, str> {
+    /// The name of its key. Many jobs in a row are of the same lane, whose key is kept.
+    fn key(self, latest: &mut Option<(LaneId, String)>) -> Cow<'_, str> {
         match self {
-            Self::Ready(lane) => keys::ready(lane).into(),
+            Self::Ready(lane) => {
+                if !matches!(latest, Some((known, _)) if *known == lane) {
+                    *latest = Some((lane, keys::ready(lane)));
+                }
+                latest.as_ref().map_or("", |(_, key)| key).into()
+            }
             Self::Delayed => "delayed".into(),
             Self::Lapsing => "lapsing".into(),
             Self::Ended(StateWord::Completed) => "ended:completed".into(),
@@ -222,7 +230,8 @@ impl Plan {
             self.score = Some((score, score.to_string()));
         }
         let text = self.score.as_ref().map_or("", |(_, text)| text);
-        self.changes.add(Plain("ZADD"), &index.key(), &[text.as_bytes(), &place_bytes(job.seq)]);
+        let key = index.key(&mut self.lane);
+        self.changes.add(Plain("ZADD"), &key, &[text.as_bytes(), &place_bytes(job.seq)]);
         if let Index::Ready(lane) = index {
             self.waiting.insert(lane);
         }
@@ -236,7 +245,7 @@ impl Plan {
 
     fn leave(&mut self, job: &Job, state: &State) {
         let Some(index) = Index::of(job, state) else { return };
-        self.changes.add(Plain("ZREM"), &index.key(), &[&place_bytes(job.seq)]);
+        self.changes.add(Plain("ZREM"), &index.key(&mut self.lane), &[&place_bytes(job.seq)]);
     }
 
     fn ties(&mut self, writes: &WriteSet) {
