@@ -10,6 +10,7 @@ mod kept_turns;
 mod lost_replies;
 mod news;
 mod refusals;
+mod refused_commits;
 mod round_trips;
 mod turns;
 mod whole;
