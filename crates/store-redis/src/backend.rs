@@ -7,25 +7,26 @@ use redis::Value;
 use runcue_core::{LaneId, Seq, Timestamp, WorkerId};
 use runcue_store::overlay::{
     Answers, Backend, Changed, CommitId, Committed, Find, Numbers, Opening, PrunedEvents,
-    Questions, Rank, Timed, TouchedLane, WriteSet,
+    Questions, Rank, Timed, WriteSet,
 };
-use runcue_store::tables::{InboxRow, ServiceRow, UsageRow};
+use runcue_store::tables::InboxRow;
 use runcue_store::{Result, StoreError, WorkerSpec};
 
-use crate::commit::{self, EventsFrom, Pruned};
+use crate::commit::{self, Pruned};
 use crate::connection::{Batch, Link, Options};
 use crate::delta::{self, Deltas};
 use crate::find::{self, Lanes, rows_of};
+use crate::histories::{old_events, old_usage};
 use crate::keys::{self, place, score};
 use crate::migrate::SCHEMA;
-use crate::rows::{self, StoredService, UsedAt};
+use crate::rows;
 use crate::script::Script;
 use crate::transaction::{Done, Transaction, Watch};
-use crate::value::{entry, item, items, number, pairs, parse, some, text};
-use crate::{check, migrate, pack, questions};
+use crate::value::{item, items, number, pairs, parse, some, text};
+use crate::{check, migrate, pack, questions, whole};
 
 /// How long a turn lasts at the most. Whoever is frozen in theirs holds the others up no longer than this.
-const TURN: &str = "2000";
+pub const TURN: &str = "2000";
 /// How many revisions behind is so far that everything is read.
 const BEHIND: &str = "400";
 /// How long a daemon waits to be told that the turn is free before it looks: at first, and at the most.
@@ -38,10 +39,6 @@ const LARGE: usize = 512 * 1024;
 const MANY: usize = 100;
 /// The size of a part.
 const PART: usize = 128 * 1024;
-/// Lanes that are read before the turn is made to last longer.
-const LANES: usize = 20_000;
-/// Entries of a stream in one question.
-const ENTRIES: &[u8] = b"500";
 
 /// A server that holds a queue.
 #[derive(Debug)]
@@ -126,7 +123,7 @@ impl RedisBackend {
                 pause = (pause * 2).min(LOOKS.1);
             }
             link.queue_script(&mut batch, Script::Begin, &arguments);
-            let parts = questions::queue(link, &mut batch, &self.word, asked);
+            let queued = questions::queue(link, &mut batch, &self.word, asked);
             self.queue_watch(link, &mut batch);
             let replies = link.all(&batch)?;
             self.watch = Watch::of(&replies).filter(|_| self.watches && self.bulk);
@@ -134,8 +131,7 @@ impl RedisBackend {
             let reply = replies.first().cloned().unwrap_or(Value::Nil);
             match text(item(&reply, 0)) {
                 Some(b"ok") => {
-                    let answers = questions::read(&parts, &replies[1..])
-                        .map_err(|why| link.unreadable(why))?;
+                    let answers = questions::read(link, &queued, &replies[1..])?;
                     return Ok((reply, answers));
                 }
                 Some(b"newer") => return Err(self.newer(item(&reply, 1))),
@@ -171,64 +167,10 @@ impl RedisBackend {
         Ok(Some(deltas.changed(&self.lanes)))
     }
 
-    /// Everything, with the uses of services that count at an instant: those of as long a time as said, and of
-    /// the longest window that is stored.
     fn everything(&mut self, link: &mut Link, now: Timestamp, memory: Duration) -> Result<Changed> {
         // The turn is made to last longer, which is a change of what is watched.
         self.watch = None;
-        let mut batch = Batch::default();
-        for key in ["group", "queue", "service", "held", "schedule"] {
-            link.queue(&mut batch, "HGETALL", key, &[]);
-        }
-        link.queue(&mut batch, "LRANGE", "services", &[b"0", b"-1"]);
-        link.queue(&mut batch, "HGETALL", "waiting", &[]);
-        let replies = link.all(&batch)?;
-        let read = || -> std::result::Result<Changed, crate::failure::Unreadable> {
-            let mut changed = Changed { whole: true, ..Changed::default() };
-            for (_, row) in pairs(&replies[0]) {
-                changed.groups.push(rows::parsed("group", some("group", row)?)?);
-            }
-            for (_, row) in pairs(&replies[1]) {
-                changed.queues.push(rows::parsed("queue", some("queue", row)?)?);
-            }
-            for name in items(&replies[5]) {
-                let row = pairs(&replies[2]).find(|(known, _)| *known == name);
-                if let Some((_, row)) = row {
-                    let stored: StoredService = rows::parsed("service", some("service", row)?)?;
-                    changed.services.push(ServiceRow::from(stored));
-                }
-            }
-            for (name, row) in pairs(&replies[4]) {
-                let name = String::from_utf8_lossy(some("schedule", name)?);
-                let name = runcue_core::ScheduleName::new(name.as_ref())
-                    .map_err(|error| crate::failure::Unreadable::new("schedule", error))?;
-                let schedule = rows::parsed("schedule", some("schedule", row)?)?;
-                changed.schedules.push((name, Some(schedule)));
-            }
-            for (lane, count) in pairs(&replies[3]) {
-                changed.held.extend(parse(lane).map(LaneId).zip(parse(count)));
-            }
-            Ok(changed)
-        };
-        let mut changed = read().map_err(|why| link.unreadable(why))?;
-        let waiting = pairs(&replies[6]).filter(|(_, count)| number::<i64>(count) > 0);
-        let waiting: Vec<LaneId> =
-            waiting.filter_map(|(lane, _)| parse(lane)).map(LaneId).collect();
-        for some in waiting.chunks(LANES) {
-            find::learn_lanes(link, &mut self.lanes, some.iter().copied())?;
-            renew(link)?;
-        }
-        for lane in waiting {
-            if let Some(key) = self.lanes.get(&lane) {
-                changed.lanes.push(TouchedLane { lane, key: key.clone(), from: None });
-            }
-        }
-        let stored = changed.services.iter().map(|row| row.spec.memory()).max();
-        let memory = memory.max(stored.unwrap_or_default());
-        if !memory.is_zero() {
-            changed.usage = usage_after(link, now.minus(memory))?;
-        }
-        Ok(changed)
+        whole::read(link, &mut self.lanes, now, memory)
     }
 
     fn write(&mut self, link: &mut Link, writes: &WriteSet) -> Result<Committed> {
@@ -356,11 +298,6 @@ impl RedisBackend {
     }
 }
 
-/// Makes the turn last longer while much is read. If it is somebody else's by now, that does no harm.
-fn renew(link: &mut Link) -> Result<()> {
-    link.command("PEXPIRE", "turn", &[TURN.as_bytes()]).map(drop)
-}
-
 /// Carries a large commit out to its end, whoever made it.
 fn apply(link: &mut Link) -> Result<()> {
     loop {
@@ -382,86 +319,6 @@ fn known_ids(link: &mut Link, ids: &[[u8; 16]]) -> Result<Vec<runcue_core::JobId
     let found = ids.iter().zip(replies.iter().flat_map(items));
     let there = found.filter(|(_, place)| text(place).is_some());
     Ok(there.map(|(id, _)| runcue_core::JobId::from_u128(u128::from_be_bytes(*id))).collect())
-}
-
-/// Uses of services after an instant, walking back from the latest.
-fn usage_after(link: &mut Link, after: Timestamp) -> Result<Vec<UsageRow>> {
-    let mut found = Vec::new();
-    let mut end = b"+".to_vec();
-    loop {
-        let reply = link.command("XREVRANGE", "usage", &[&end, b"-", b"COUNT", ENTRIES])?;
-        let mut any = false;
-        for value in items(&reply) {
-            let Some((_, id, values)) = entry(value) else { continue };
-            end = [b"(", id].concat();
-            let at = used_at(&values);
-            if at > after {
-                any = true;
-                let run = run_of(link, &values)?;
-                found.extend(rows::used(at, run));
-            }
-        }
-        // Instants follow the order of the entries but for clocks that were set back a little.
-        if !any {
-            found.sort_by_key(|row: &UsageRow| row.at);
-            return Ok(found);
-        }
-    }
-}
-
-fn used_at(values: &[&Value]) -> Timestamp {
-    Timestamp::from_micros(values.first().and_then(|at| parse(at)).unwrap_or(0))
-}
-
-fn run_of(link: &Link, values: &[&Value]) -> Result<Vec<UsedAt>> {
-    let body = values.get(1).copied().unwrap_or(&Value::Nil);
-    let run = some("usage", body).and_then(|body| rows::parsed("usage", body));
-    run.map_err(|why| link.unreadable(why))
-}
-
-/// Entries of the usage log from before an instant: their ids, and how many uses they tell of.
-fn old_usage(link: &mut Link, before: Timestamp) -> Result<(Vec<Vec<u8>>, u64)> {
-    let (mut ids, mut count) = (Vec::new(), 0);
-    let mut begin = b"-".to_vec();
-    loop {
-        let reply = link.command("XRANGE", "usage", &[&begin, b"+", b"COUNT", ENTRIES])?;
-        let mut any = false;
-        for value in items(&reply) {
-            let Some((_, id, values)) = entry(value) else { continue };
-            begin = [b"(", id].concat();
-            if used_at(&values) < before {
-                any = true;
-                count += run_of(link, &values)?.len() as u64;
-                ids.push(id.to_vec());
-            }
-        }
-        if !any {
-            return Ok((ids, count));
-        }
-    }
-}
-
-/// Runs of events that are not kept any longer: where the others begin, and how many events go.
-fn old_events(link: &mut Link, what: PrunedEvents) -> Result<(Option<EventsFrom>, u64)> {
-    let mut count = 0;
-    let mut begin = b"-".to_vec();
-    loop {
-        let reply = link.command("XRANGE", "event", &[&begin, b"+", b"COUNT", ENTRIES])?;
-        if items(&reply).is_empty() {
-            return Ok((Some(EventsFrom::Nowhere).filter(|_| count > 0), count));
-        }
-        for value in items(&reply) {
-            let Some((last, id, values)) = entry(value) else { continue };
-            let first: u64 = values.first().map_or(last, |first| number(first));
-            let at = Timestamp::from_micros(values.get(1).and_then(|at| parse(at)).unwrap_or(0));
-            if at >= what.before && last > what.through {
-                let from = EventsFrom::Entry(id.to_vec());
-                return Ok((Some(from).filter(|_| count > 0), count));
-            }
-            count += last + 1 - first;
-            begin = [b"(", id].concat();
-        }
-    }
 }
 
 fn commit_id(id: CommitId) -> String {

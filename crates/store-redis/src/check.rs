@@ -1,8 +1,8 @@
 //! Whether stored data agrees with itself: counts and indexes against the jobs they tell of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use runcue_core::{GroupName, LaneId, StateWord};
+use runcue_core::{GroupName, StateWord};
 use runcue_store::{Counts, GroupInfo, Result};
 
 use crate::connection::{Batch, Link};
@@ -80,16 +80,17 @@ fn indexes(link: &mut Link, total: &Counts) -> Result<Vec<String>> {
             findings.push(format!("{name} has {size} entries for {expected} jobs"));
         }
     }
+    let noted = rows_of(link, "waiting")?;
+    let noted: BTreeSet<&[u8]> = noted.iter().map(|(lane, _)| &lane[..]).collect();
     let mut waiting = 0;
-    for (lane, count) in rows_of(link, "waiting")? {
-        let lane = std::str::from_utf8(&lane).unwrap_or_default();
-        let count: u64 = std::str::from_utf8(&count).unwrap_or_default().parse().unwrap_or(0);
-        let lane = LaneId(lane.parse().unwrap_or(0));
-        let size: u64 = number(&link.command("ZCARD", &keys::ready(lane), &[])?);
-        if size != count {
-            findings.push(format!("lane {} has {size} ready jobs and counts {count}", lane.0));
+    for (lane, _) in rows_of(link, "lane")? {
+        let key = format!("ready:{}", String::from_utf8_lossy(&lane));
+        let size: u64 = number(&link.command("ZCARD", &key, &[])?);
+        if size > 0 && !noted.contains(&lane[..]) {
+            let lane = String::from_utf8_lossy(&lane);
+            findings.push(format!("lane {lane} has {size} ready jobs and is not noted for it"));
         }
-        waiting += count;
+        waiting += size;
     }
     if waiting > total.queued {
         findings.push(format!("{waiting} jobs are ready of {} that wait", total.queued));

@@ -1,7 +1,7 @@
 //! A write set as changes for the commit script. Which index a job is in follows from its state alone.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use runcue_core::{Job, LaneId, Seq, State, StateWord, Timestamp, Wait};
 use runcue_store::event_run::{EventRun, runs_of_a_kind};
@@ -74,11 +74,14 @@ pub fn new_ids(writes: &WriteSet) -> Vec<[u8; 16]> {
 #[derive(Debug, Default)]
 struct Plan {
     changes: Changes,
-    waiting: BTreeMap<LaneId, i64>,
+    /// Lanes in which jobs have become ready.
+    waiting: BTreeSet<LaneId>,
     pages: BTreeMap<u64, i64>,
     members: BTreeMap<LaneId, i64>,
     /// The latest score as text: many jobs have the same.
     score: Option<(i64, String)>,
+    /// And the latest key of a lane.
+    lane: Option<(LaneId, String)>,
 }
 
 /// The sorted set that a job in a state is in.
@@ -101,9 +104,15 @@ impl Index {
         }
     }
 
-    fn key(self) -> Cow<'static, str> {
+    /// The name of its key. Many jobs in a row are of the same lane, whose key is kept.
+    fn key(self, latest: &mut Option<(LaneId, String)>) -> Cow<'_, str> {
         match self {
-            Self::Ready(lane) => keys::ready(lane).into(),
+            Self::Ready(lane) => {
+                if !matches!(latest, Some((known, _)) if *known == lane) {
+                    *latest = Some((lane, keys::ready(lane)));
+                }
+                latest.as_ref().map_or("", |(_, key)| key).into()
+            }
             Self::Delayed => "delayed".into(),
             Self::Lapsing => "lapsing".into(),
             Self::Ended(StateWord::Completed) => "ended:completed".into(),
@@ -136,7 +145,6 @@ impl Plan {
             let lane = lane.0.to_string();
             self.changes.add(Plain("HDEL"), "lane", &[lane.as_bytes()]);
             self.changes.add(Plain("HDEL"), "lanes", &[canonical.as_bytes()]);
-            self.changes.add(Plain("HDEL"), "held", &[lane.as_bytes()]);
             self.changes.add(Plain("HDEL"), "waiting", &[lane.as_bytes()]);
         }
         for name in &writes.dropped_groups {
@@ -222,9 +230,10 @@ impl Plan {
             self.score = Some((score, score.to_string()));
         }
         let text = self.score.as_ref().map_or("", |(_, text)| text);
-        self.changes.add(Plain("ZADD"), &index.key(), &[text.as_bytes(), &place_bytes(job.seq)]);
+        let key = index.key(&mut self.lane);
+        self.changes.add(Plain("ZADD"), &key, &[text.as_bytes(), &place_bytes(job.seq)]);
         if let Index::Ready(lane) = index {
-            *self.waiting.entry(lane).or_default() += 1;
+            self.waiting.insert(lane);
         }
     }
 
@@ -236,10 +245,7 @@ impl Plan {
 
     fn leave(&mut self, job: &Job, state: &State) {
         let Some(index) = Index::of(job, state) else { return };
-        self.changes.add(Plain("ZREM"), &index.key(), &[&place_bytes(job.seq)]);
-        if let Index::Ready(lane) = index {
-            *self.waiting.entry(lane).or_default() -= 1;
-        }
+        self.changes.add(Plain("ZREM"), &index.key(&mut self.lane), &[&place_bytes(job.seq)]);
     }
 
     fn ties(&mut self, writes: &WriteSet) {
@@ -256,13 +262,6 @@ impl Plan {
             let lane = lane.0.to_string();
             self.changes.add(Plain("HSET"), "lane", &[lane.as_bytes(), canonical.as_bytes()]);
             self.changes.add(Plain("HSET"), "lanes", &[canonical.as_bytes(), lane.as_bytes()]);
-        }
-        for (lane, count) in &writes.held {
-            let (lane, number) = (lane.0.to_string(), count.to_string());
-            match count {
-                0 => self.changes.add(Plain("HDEL"), "held", &[lane.as_bytes()]),
-                _ => self.changes.add(Plain("HSET"), "held", &[lane.as_bytes(), number.as_bytes()]),
-            }
         }
         for (name, group) in &writes.groups {
             let name = name.as_ref().map_or("", |name| name.as_str());
@@ -350,15 +349,17 @@ impl Plan {
     }
 
     fn counts(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting).into_iter();
-        let waiting = waiting.map(|(lane, n)| ("waiting", lane.0, n));
+        // Whether a lane has ready jobs is said by their set; that it may have some is all that is noted.
+        for lane in std::mem::take(&mut self.waiting) {
+            self.put("waiting", &lane.0.to_string(), "1");
+        }
         let pages = std::mem::take(&mut self.pages).into_iter().map(|(page, n)| ("page", page, n));
         let members = std::mem::take(&mut self.members).into_iter();
         let members = members.map(|(lane, n)| ("members", lane.0, n));
-        let counts = waiting.chain(pages).chain(members).filter(|(_, _, n)| *n != 0);
-        let counts: Vec<(&str, u64, i64)> = counts.collect();
-        // A lane that no job is ready in has no count, or one of zero.
-        let few = counts.len() <= FEW && counts.iter().all(|(key, _, _)| *key == "waiting");
+        let counts: Vec<(&str, u64, i64)> =
+            pages.chain(members).filter(|(_, _, n)| *n != 0).collect();
+        // Only a count that falls can come to nothing, and is gone then.
+        let few = counts.len() <= FEW && counts.iter().all(|(_, _, n)| *n > 0);
         for (key, field, n) in counts {
             let (field, n) = (field.to_string(), n.to_string());
             match few {

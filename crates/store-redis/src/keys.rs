@@ -15,7 +15,8 @@
 //! | `id`, `key`, `keyof` | hash | places by id and by idempotency key, and keys by place |
 //! | `page` | hash | how many jobs there are in each run of [`PAGE`] places |
 //! | `ready:<lane>` | sorted set | ready jobs of a lane, by falling priority, then place |
-//! | `waiting`, `held`, `members` | hash | ready jobs, leased or running jobs, and all jobs, by lane |
+//! | `waiting` | hash | lanes that may have ready jobs |
+//! | `members` | hash | how many jobs there are in each lane |
 //! | `delayed`, `lapsing`, `deadline` | sorted set | jobs by instant |
 //! | `ended:<state>` | sorted set | finished jobs by when they ended |
 //! | `before:<place>`, `behind:<place>`, `tied` | set | prerequisites, dependents, jobs that have dependents |

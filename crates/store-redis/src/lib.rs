@@ -17,6 +17,7 @@ mod connection;
 mod delta;
 mod failure;
 mod find;
+mod histories;
 pub mod keys;
 mod life;
 mod migrate;
@@ -30,6 +31,7 @@ mod store;
 mod transaction;
 mod value;
 mod watcher;
+mod whole;
 
 pub use backend::RedisBackend;
 pub use connection::Options;

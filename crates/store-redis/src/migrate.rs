@@ -7,7 +7,7 @@ use crate::connection::{Batch, Link};
 use crate::value::{number, parse, text};
 
 /// The newest layout of keys that this version knows.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The oldest server that has every command used here.
 const OLDEST: (u32, u32) = (7, 0);
@@ -29,10 +29,12 @@ pub fn open(link: &mut Link) -> Result<String> {
         }
         Some(SCHEMA) => {}
         Some(found) => {
-            // Rows of schema 1 are read as they are and written anew when they change. Daemons that know nothing
-            // of this one write no more: their scripts look at the schema.
+            // Rows of schema 1 are read as they are and written anew when they change. What schema 2 counted of
+            // held jobs goes; its counts of ready ones stay as notes of the lanes that have some. Daemons that know
+            // nothing of this one write no more: their scripts look at the schema.
             let raise = "if tonumber(redis.call('HGET', KEYS[1], 'schema')) < tonumber(ARGV[1]) then \
-                         redis.call('HSET', KEYS[1], 'schema', ARGV[1]) end";
+                         redis.call('HSET', KEYS[1], 'schema', ARGV[1]) \
+                         redis.call('UNLINK', string.sub(KEYS[1], 1, -5) .. 'held') end";
             let mut batch = Batch::default();
             link.queue_text(&mut batch, raise, &[SCHEMA.to_string().as_bytes()]);
             link.all(&batch)?;

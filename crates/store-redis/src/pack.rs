@@ -175,14 +175,22 @@ pub struct Changes {
     list: Vec<Change>,
     /// Where the latest change of each verb and key is that still has room.
     open: Map<Verb, Map<String, usize>>,
+    /// The two that were added to last, which mostly are those that are added to next.
+    latest: [Option<usize>; 2],
 }
 
 impl Changes {
     /// Adds arguments to the change of a verb and key. What is added in one call stays together.
     pub fn add(&mut self, verb: Verb, key: &str, arguments: &[&[u8]]) {
+        let fits = |change: &Change| change.ends.len() + arguments.len() <= MOST;
+        let is_it = |change: &Change| change.verb == verb && change.key == key && fits(change);
+        let mut latest = self.latest.iter().flatten().copied();
+        if let Some(at) = latest.find(|at| is_it(&self.list[*at])) {
+            return self.list[at].push(arguments);
+        }
         let open = self.open.entry(verb).or_default();
         let at = match open.get(key) {
-            Some(at) if self.list[*at].ends.len() + arguments.len() <= MOST => *at,
+            Some(at) if fits(&self.list[*at]) => *at,
             _ => {
                 self.list.push(Change::new(verb, key));
                 open.insert(key.to_owned(), self.list.len() - 1);
@@ -190,6 +198,7 @@ impl Changes {
             }
         };
         self.list[at].push(arguments);
+        self.latest = [Some(at), self.latest[0]];
     }
 
     /// Adds a change that stands alone.
@@ -202,6 +211,7 @@ impl Changes {
     /// What is added from here on comes after everything that is there.
     pub fn then(&mut self) {
         self.open.clear();
+        self.latest = [None; 2];
     }
 
     /// Packed, in parts of about so many bytes.

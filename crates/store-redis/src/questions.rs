@@ -19,45 +19,66 @@ const MOST: usize = 1000;
 /// So many ready jobs are worth a round trip more.
 const MANY: usize = 200;
 
-/// Adds the questions to a batch, in as many calls as it takes; answers what was asked in each. With the word of a
-/// turn they are answered only if the turn is that one.
-pub fn queue(link: &Link, batch: &mut Batch, word: &str, questions: &Questions) -> Vec<Questions> {
-    let parts = split(questions);
-    for part in &parts {
+/// Questions that are in a batch, and how they are asked there.
+#[derive(Debug)]
+pub struct Asked {
+    /// What each call of the script is asked.
+    parts: Vec<Questions>,
+    /// So many lists of ready jobs are asked for by plain commands, before the calls.
+    lists: usize,
+}
+
+/// Adds the questions to a batch, in as many calls as it takes. With the word of a turn the script answers only if the
+/// turn is that one.
+///
+/// Many ready jobs are read by plain commands, first their places and then their rows: a script that hands thousands
+/// of texts on takes longer than the round trip that this costs.
+pub fn queue(link: &Link, batch: &mut Batch, word: &str, questions: &Questions) -> Asked {
+    let ready: usize = questions.ready.iter().map(|question| question.limit).sum();
+    let asked = if ready < MANY {
+        Asked { parts: split(questions), lists: 0 }
+    } else {
+        link.queue(batch, "EXISTS", "tied", &[]);
+        for question in &questions.ready {
+            let (lowest, limit) = (lowest(question), question.limit.to_string());
+            let words: [&[u8]; 5] = [lowest.as_bytes(), b"+inf", b"LIMIT", b"0", limit.as_bytes()];
+            link.queue(batch, "ZRANGEBYSCORE", &keys::ready(question.lane), &words);
+        }
+        let others = Questions { ready: Vec::new(), ..questions.clone() };
+        Asked { parts: split(&others), lists: questions.ready.len() }
+    };
+    for part in &asked.parts {
         link.queue_script(batch, Script::Ask, &[word.as_bytes(), &packed(part)]);
     }
-    parts
+    asked
 }
 
 /// Asks, in one round trip, or in two for many ready jobs.
 pub fn ask(link: &mut Link, questions: &Questions) -> runcue_store::Result<Answers> {
-    let ready: usize = questions.ready.iter().map(|question| question.limit).sum();
-    if ready >= MANY {
-        return ask_for_many(link, questions);
-    }
     let mut batch = Batch::default();
-    let parts = queue(link, &mut batch, "", questions);
+    let asked = queue(link, &mut batch, "", questions);
     let replies = link.all(&batch)?;
-    read(&parts, &replies).map_err(|why| link.unreadable(why))
+    read(link, &asked, &replies)
 }
 
-/// Ready jobs by plain commands: first their places, then their rows. A script that hands thousands of texts on takes
-/// longer than a round trip.
-fn ask_for_many(link: &mut Link, questions: &Questions) -> runcue_store::Result<Answers> {
-    let others = Questions { ready: Vec::new(), ..questions.clone() };
-    let mut batch = Batch::default();
-    link.queue(&mut batch, "EXISTS", "tied", &[]);
-    for question in &questions.ready {
-        let (lowest, limit) = (lowest(question), question.limit.to_string());
-        let words: [&[u8]; 5] = [lowest.as_bytes(), b"+inf", b"LIMIT", b"0", limit.as_bytes()];
-        link.queue(&mut batch, "ZRANGEBYSCORE", &keys::ready(question.lane), &words);
+/// The answers to questions, from the replies to what was added to the batch.
+pub fn read(link: &mut Link, asked: &Asked, replies: &[Value]) -> runcue_store::Result<Answers> {
+    if asked.lists == 0 {
+        return read_parts(&asked.parts, replies).map_err(|why| link.unreadable(why));
     }
-    let parts = queue(link, &mut batch, "", &others);
-    let replies = link.all(&batch)?;
-    let (lists, others) = replies[1..].split_at(questions.ready.len());
-    let mut answers = read(&parts, others).map_err(|why| link.unreadable(why))?;
-    let any_tied = replies[0] == Value::Int(1);
+    let Some((any_tied, replies)) = replies.split_first() else { return Ok(Answers::default()) };
+    let (lists, others) = replies.split_at(asked.lists.min(replies.len()));
+    let mut answers = read_parts(&asked.parts, others).map_err(|why| link.unreadable(why))?;
+    answers.ready = rows_of_lists(link, lists, *any_tied == Value::Int(1))?;
+    Ok(answers)
+}
 
+/// Ready jobs by their places.
+fn rows_of_lists(
+    link: &mut Link,
+    lists: &[Value],
+    any_tied: bool,
+) -> runcue_store::Result<Vec<Vec<Job>>> {
     let places: Vec<&[u8]> = lists.iter().flat_map(items).filter_map(text).collect();
     let mut batch = Batch::default();
     for chunk in places.chunks(MOST) {
@@ -73,6 +94,7 @@ fn ask_for_many(link: &mut Link, questions: &Questions) -> runcue_store::Result<
         let rows = items(&rows[0]).iter().zip(items(&rows[1])).enumerate();
         rows.map(|(n, (spec, life))| (text(spec), text(life), tied.get(n) == Some(&Value::Int(1))))
     });
+    let mut ready = Vec::with_capacity(lists.len());
     for list in lists {
         let mut jobs = Vec::with_capacity(items(list).len());
         for (place, (spec, life, tied)) in items(list).iter().zip(rows.by_ref()) {
@@ -84,9 +106,9 @@ fn ask_for_many(link: &mut Link, questions: &Questions) -> runcue_store::Result<
                 jobs.push(job);
             }
         }
-        answers.ready.push(jobs);
+        ready.push(jobs);
     }
-    Ok(answers)
+    Ok(ready)
 }
 
 /// The score at which the ready jobs of a question begin.
@@ -95,7 +117,7 @@ fn lowest(question: &ReadyQuestion) -> String {
 }
 
 /// The answers of all calls together.
-pub fn read(parts: &[Questions], replies: &[Value]) -> Result<Answers, Unreadable> {
+fn read_parts(parts: &[Questions], replies: &[Value]) -> Result<Answers, Unreadable> {
     let mut answers = Answers::default();
     for (part, reply) in parts.iter().zip(replies) {
         read_part(part, reply, &mut answers)?;

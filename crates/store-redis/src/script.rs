@@ -19,6 +19,8 @@ pub enum Script {
     Abandon,
     /// Reads rows.
     Ask,
+    /// Says in which lanes jobs are ready.
+    Waiting,
 }
 
 struct Loaded {
@@ -26,7 +28,7 @@ struct Loaded {
     hash: String,
 }
 
-static LOADED: LazyLock<[Loaded; 7]> = LazyLock::new(|| {
+static LOADED: LazyLock<[Loaded; 8]> = LazyLock::new(|| {
     let carry_out = include_str!("../lua/carry_out.lua");
     let pass_on = include_str!("../lua/pass_on.lua");
     [
@@ -37,6 +39,7 @@ static LOADED: LazyLock<[Loaded; 7]> = LazyLock::new(|| {
         [pass_on, include_str!("../lua/settle.lua")].join("\n"),
         [pass_on, include_str!("../lua/abandon.lua")].join("\n"),
         include_str!("../lua/ask.lua").to_owned(),
+        include_str!("../lua/waiting.lua").to_owned(),
     ]
     .map(|text| Loaded { hash: redis::Script::new(&text).get_hash().to_owned(), text })
 });
@@ -58,7 +61,7 @@ impl Script {
     }
 
     /// Every script.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Begin,
         Self::Commit,
         Self::Stage,
@@ -66,6 +69,7 @@ impl Script {
         Self::Settle,
         Self::Abandon,
         Self::Ask,
+        Self::Waiting,
     ];
 
     /// What it does.

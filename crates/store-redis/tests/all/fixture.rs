@@ -3,7 +3,7 @@
 //! anew:
 //!
 //! ```text
-//! RUNCUE_FIXTURE=$PWD/crates/store-redis/tests/fixtures/schema-1.txt cargo nextest run -p runcue-store-redis fixture
+//! RUNCUE_FIXTURE=$PWD/crates/store-redis/tests/fixtures/schema-3.txt cargo nextest run -p runcue-store-redis fixture
 //! ```
 
 use std::path::Path;

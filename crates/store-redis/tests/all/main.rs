@@ -10,8 +10,10 @@ mod kept_turns;
 mod lost_replies;
 mod news;
 mod refusals;
+mod refused_commits;
 mod round_trips;
 mod turns;
+mod whole;
 
 use std::sync::{Arc, Mutex};
 
