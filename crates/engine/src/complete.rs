@@ -141,6 +141,8 @@ impl Completer {
                 () = tokio::time::sleep(backoff(failures)), if failures > 0 => {}
                 () = stop.cancelled() => return,
             }
+            // Jobs tend to end together: let those that are about to, end.
+            tokio::task::yield_now().await;
             match completer.run_once(shared, shared.clock.now()).await {
                 Ok(_) => failures = 0,
                 Err(StoreError::Closed) => return,
