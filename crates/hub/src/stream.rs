@@ -14,7 +14,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::hub::Shared;
-use crate::tail::{BATCH, Batch, Shows, written};
+use crate::tail::{BATCH, Batch, Shows, workers_of, written};
 
 /// How often a quiet stream says that it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -85,11 +85,6 @@ impl Reader {
     }
 
     fn take(&mut self, batch: &Batch) -> Option<Bytes> {
-        if batch.is_aside() {
-            // A reader that is not there yet reads the store, which knows of no claims but of what comes of them.
-            let there = self.after >= batch.last;
-            return there.then(|| batch.shown(self.shows)).filter(|chunk| !chunk.is_empty());
-        }
         if batch.last <= self.after {
             return None;
         }
@@ -122,7 +117,9 @@ impl Reader {
             }
             let nothing_more = events.is_empty();
             shown.extend(events);
-            let chunk = written(&shown, self.shows, &self.hub.names);
+            let names = &self.hub.names;
+            names.learn(&*self.hub.store, &workers_of(&shown), self.hub.now()).await;
+            let chunk = written(&shown, self.shows, names);
             if !chunk.is_empty() {
                 return Some(chunk);
             }
