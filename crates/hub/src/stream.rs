@@ -100,11 +100,16 @@ impl Reader {
     /// Reads from the store what comes next; nothing when there is no more.
     async fn catch_up(&mut self) -> Option<Bytes> {
         loop {
+            // Asked before the events are: one that is written in between is not missed, it is read.
+            let newest = match self.resumed {
+                true => None,
+                false => Some(self.hub.store.last_event().await.ok()?),
+            };
             let events = self.hub.store.events(self.after, BATCH).await.ok()?;
-            let next = match events.first() {
-                Some(first) => first.seq,
-                None if !self.resumed => self.hub.store.last_event().await.ok()? + 1,
-                None => return None,
+            let next = match (events.first(), newest) {
+                (Some(first), _) => first.seq,
+                (None, Some(newest)) => newest + 1,
+                (None, None) => return None,
             };
             self.resumed = true;
             let mut shown = Vec::new();
