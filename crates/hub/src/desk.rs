@@ -256,11 +256,19 @@ mod tests {
         events.iter().map(|event| event.kind.short()).collect()
     }
 
-    async fn is_back_unused(desk: &Desk) {
+    /// Waits until something was told of the job last.
+    async fn until(desk: &Desk, last: &str) {
         let mut seen = 0;
-        while !story(desk).await.contains(&"retrying") {
-            seen = desk.store.changed(seen).await;
-        }
+        let wait = async {
+            while story(desk).await.last() != Some(&last) {
+                seen = desk.store.changed(seen).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), wait).await.expect(last);
+    }
+
+    async fn is_back_unused(desk: &Desk) {
+        until(desk, "retrying").await;
         let job = desk.store.get(vec![JOB]).await.unwrap().pop().flatten().unwrap();
         assert_eq!((job.life.state, job.life.attempt), (State::Queued(Wait::Turn), 0));
     }
@@ -281,10 +289,7 @@ mod tests {
         let request = ClaimRequest::new(WorkerId::from_u128(1), 1);
         let mut claim = Box::pin(desk.claim(request, Duration::ZERO));
         assert!(poll!(&mut claim).is_pending());
-        let mut seen = 0;
-        while story(&desk).await != ["queued", "started"] {
-            seen = desk.store.changed(seen).await;
-        }
+        until(&desk, "started").await;
         drop(claim);
         is_back_unused(&desk).await;
     }
