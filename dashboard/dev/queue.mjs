@@ -46,7 +46,7 @@ export class Queue {
   }
 
   emit(type, job, more = {}) {
-    const about = job ? { job: job.id, task: job.type, group: job.group ?? undefined, queue: job.queue, attempt: job.attempts || undefined, worker: job.worker_id ?? undefined, state: job.state } : {};
+    const about = job ? { job: job.id, task: job.type, group: job.group ?? undefined, queue: job.queue, attempt: job.attempts || undefined, worker: job.worker_id ?? undefined, worker_id: job.worker_id ?? undefined, state: job.state } : {};
     const event = { seq: ++this.eventSeq, type, at: Date.now(), ...about, ...more };
     this.events.push(event);
     if (this.events.length > KEEP_EVENTS) this.events.splice(0, this.events.length - KEEP_EVENTS);

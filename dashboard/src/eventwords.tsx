@@ -8,6 +8,7 @@ interface EventLook { tone: string; glyph: JSX.Element; text: string }
 
 const LOOKS: Record<string, EventLook> = {
   work_queued: { tone: 'wait', glyph: <StateIcon state="queued" />, text: 'queued' },
+  work_leased: { tone: 'run', glyph: <StateIcon state="leased" />, text: 'handed out' },
   work_started: { tone: 'run', glyph: <StateIcon state="running" />, text: 'started' },
   work_completed: { tone: 'good', glyph: <StateIcon state="completed" />, text: 'completed' },
   work_failed: { tone: 'bad', glyph: <StateIcon state="failed" />, text: 'failed' },

@@ -21,16 +21,17 @@ function isState(word: string | undefined): word is State {
 }
 
 /** What the type of an event says about the state, where the event does not name it. */
-const STATE_AFTER: Record<string, State> = { work_queued: 'queued', work_started: 'running', work_progress: 'running', work_completed: 'completed', work_failed: 'failed', work_retrying: 'queued', work_cancelled: 'cancelled' };
+const STATE_AFTER: Record<string, State> = { work_queued: 'queued', work_leased: 'leased', work_started: 'running', work_progress: 'running', work_completed: 'completed', work_failed: 'failed', work_retrying: 'queued', work_cancelled: 'cancelled' };
 
 export function applyEvent(job: Job, event: HubEvent): Job {
   const state = isState(event.state) ? event.state : STATE_AFTER[event.type];
   if (!state) return job;
   const next: Job = { ...job, state };
   if (event.attempt !== undefined) next.attempts = event.attempt;
-  if (event.worker !== undefined) next.worker_id = event.worker;
+  if (event.worker_id !== undefined) next.worker_id = event.worker_id;
   if (event.error !== undefined) next.fail_reason = event.error;
   switch (event.type) {
+    case 'work_leased':
     case 'work_started':
       next.claimed_at = event.at;
       next.progress = null;
@@ -40,6 +41,7 @@ export function applyEvent(job: Job, event: HubEvent): Job {
       break;
     case 'work_retrying':
       next.due_at = event.retry_at ?? null;
+      next.worker_id = null;
       break;
     case 'work_completed':
     case 'work_failed':

@@ -199,6 +199,7 @@ export interface HubEvent {
   queue?: string;
   attempt?: number;
   worker?: string;
+  worker_id?: string;
   state?: string;
   error?: string;
   retry_at?: number;

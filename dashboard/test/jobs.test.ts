@@ -15,7 +15,7 @@ describe('events', () => {
 
   test('move one job and leave the others as they are', () => {
     const jobs = [aJob({ id: 'a' }), aJob({ id: 'b' })];
-    const next = applyEvents(jobs, [event('work_started', { state: 'running', attempt: 1, worker: 'w' })]);
+    const next = applyEvents(jobs, [event('work_started', { state: 'running', attempt: 1, worker_id: 'w' })]);
     expect(next[0]).toMatchObject({ state: 'running', attempts: 1, worker_id: 'w', claimed_at: 5000 });
     expect(next[1]).toBe(jobs[1]);
     expect(jobs[0]!.state).toBe('queued');
@@ -23,17 +23,19 @@ describe('events', () => {
 
   test('of a whole life follow each other', () => {
     const life = [
-      event('work_started', { attempt: 1, worker: 'w', at: 1000 }),
+      event('work_leased', { attempt: 1, worker_id: 'w', at: 900 }),
+      event('work_started', { attempt: 1, worker_id: 'w', at: 1000 }),
       event('work_progress', { percent: 40, message: 'step 2', at: 2000 }),
       event('work_retrying', { error: 'boom', retry_at: 9000, at: 3000 }),
-      event('work_started', { attempt: 2, worker: 'v', at: 9000 }),
+      event('work_started', { attempt: 2, worker_id: 'v', at: 9000 }),
       event('work_completed', { state: 'completed', took: 1, at: 10_000 }),
     ];
     const states = life.map((_, n) => applyEvents([aJob({ id: 'a' })], life.slice(0, n + 1))[0]!);
-    expect(states.map((job) => job.state)).toEqual(['running', 'running', 'queued', 'running', 'completed']);
-    expect(states[1]!.progress).toEqual({ percent: 40, message: 'step 2' });
-    expect(states[2]).toMatchObject({ fail_reason: 'boom', due_at: 9000 });
-    expect(states[4]).toMatchObject({ attempts: 2, worker_id: 'v', completed_at: 10_000 });
+    expect(states.map((job) => job.state)).toEqual(['leased', 'running', 'running', 'queued', 'running', 'completed']);
+    expect(states[0]).toMatchObject({ worker_id: 'w', claimed_at: 900 });
+    expect(states[2]!.progress).toEqual({ percent: 40, message: 'step 2' });
+    expect(states[3]).toMatchObject({ fail_reason: 'boom', due_at: 9000, worker_id: null });
+    expect(states[5]).toMatchObject({ attempts: 2, worker_id: 'v', completed_at: 10_000 });
   });
 
   test('that say quarantined are believed over their type', () => {

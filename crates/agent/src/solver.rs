@@ -285,4 +285,79 @@ mod tests {
         assert!(checked("../../../../etc/passwd").is_err());
         assert!(checked(&format!("sha256:{}", "A".repeat(64))).is_ok());
     }
+
+    /// Answers every request with the same bytes and answers where.
+    async fn server(answer: Vec<u8>) -> String {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/solver", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let _ = stream.write_all(&answer).await;
+            }
+        });
+        url
+    }
+
+    fn plain(body: &str) -> Vec<u8> {
+        // Without a length: it ends with the connection.
+        format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}").into_bytes()
+    }
+
+    fn cache(directory: &Path, max: u64) -> Solvers {
+        Solvers::new(directory.to_owned(), max, BTreeSet::new(), false).unwrap()
+    }
+
+    fn sum(body: &str) -> String {
+        hex(&Sha256::digest(body.as_bytes()))
+    }
+
+    #[tokio::test]
+    async fn a_solver_that_is_too_large_is_given_up_while_it_comes_in() {
+        let place = tempfile::tempdir().unwrap();
+        let body = "0123456789";
+        for answer in [
+            plain(body),
+            format!("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{body}").into_bytes(),
+        ] {
+            let url = server(answer).await;
+            let refused = cache(place.path(), 9).get(&url, Some(&sum(body))).await.unwrap_err();
+            assert!(
+                matches!(&refused, SolverTrouble::Never(why) if why.contains("larger than 9")),
+                "{refused}"
+            );
+            assert!(cache(place.path(), 10).get(&url, Some(&sum(body))).await.is_ok());
+            std::fs::remove_file(place.path().join(sum(body))).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_redirect_to_a_host_that_nobody_allowed_is_not_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let moved =
+            "HTTP/1.1 302 Found\r\nLocation: http://files.invalid/x\r\nContent-Length: 0\r\n\r\n";
+        let url = server(moved.as_bytes().to_vec()).await;
+        let refused = cache(place.path(), 100).get(&url, Some(&sum("x"))).await.unwrap_err();
+        assert!(refused.to_string().contains("redirect"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_file_of_the_cache_that_is_not_what_its_name_says_is_fetched_anew() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join(sum("good")), "bad").unwrap();
+        let url = server(plain("good")).await;
+        let path = cache(place.path(), 100).get(&url, Some(&sum("good"))).await.unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "good");
+    }
+
+    #[tokio::test]
+    async fn a_solver_without_a_checksum_is_fetched_only_where_that_is_allowed() {
+        let place = tempfile::tempdir().unwrap();
+        let url = server(plain("any")).await;
+        let refused = cache(place.path(), 100).get(&url, None).await.unwrap_err();
+        assert!(refused.to_string().contains("--allow-unchecked-solvers"), "{refused}");
+        let open = Solvers::new(place.path().to_owned(), 100, BTreeSet::new(), true).unwrap();
+        assert!(open.get(&url, None).await.is_ok());
+    }
 }

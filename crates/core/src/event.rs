@@ -14,6 +14,9 @@ pub enum EventKind {
     /// A job was submitted, or sent round again by a person.
     #[serde(rename = "work_queued")]
     Queued,
+    /// A job was handed to a worker that has not yet said it began.
+    #[serde(rename = "work_leased")]
+    Leased,
     /// An attempt began.
     #[serde(rename = "work_started")]
     Started,
@@ -55,6 +58,7 @@ impl EventKind {
     pub fn wire(self) -> &'static str {
         match self {
             Self::Queued => "work_queued",
+            Self::Leased => "work_leased",
             Self::Started => "work_started",
             Self::Progress => "work_progress",
             Self::Completed => "work_completed",

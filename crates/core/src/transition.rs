@@ -263,7 +263,8 @@ fn claim(life: &mut Life, now: Timestamp, lease: Lease, start: bool) -> Result<O
     life.started_at = Some(now);
     let lease = Lease { attempt: life.attempt, ..lease };
     life.state = if start { State::Running(lease) } else { State::Leased(lease) };
-    Ok(Outcome { event: start.then_some(EventKind::Started), ..QUIET })
+    let event = if start { EventKind::Started } else { EventKind::Leased };
+    Ok(Outcome { event: Some(event), ..QUIET })
 }
 
 fn extend(

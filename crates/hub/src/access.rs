@@ -199,6 +199,18 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_known_only_by_the_whole_of_its_hash() {
+        let access = Access::new(&[], false);
+        for byte in 0..32 {
+            let mut near = hash("x");
+            near[byte] ^= 1;
+            let kept = Known { name: "ci".into(), role: Role::Read, hash: near, created_at: None };
+            access.set_kept(vec![kept]);
+            assert_eq!(access.of("x"), None, "byte {byte} differs");
+        }
+    }
+
+    #[test]
     fn an_address_is_barred_after_ten_wrong_guesses_and_let_in_again_after_a_minute() {
         let access = Access::new(&[], false);
         let (from, other) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());

@@ -15,16 +15,40 @@ use tokio_util::sync::CancellationToken;
 
 /// How many waiting claims of one kind are put to the store at the same time, which commits them together.
 const AT_ONCE: usize = 8;
+/// How many kinds are looked for at the same time: machines of different sizes are of different kinds, and the claims
+/// of all of them are committed together.
+const KINDS: usize = 64;
 /// How often everything is looked at when no news comes.
 const POLL: Duration = Duration::from_secs(1);
 /// The pause after a look that found nothing: a busy store has news all the time.
 const REST: Duration = Duration::from_millis(2);
 
-type Jobs = Vec<(Job, Lease)>;
+/// Jobs on their way to a worker. If it is gone before they are there, nobody has seen them, and they go back at once.
+pub struct OnTheWay {
+    desk: Arc<Desk>,
+    jobs: Vec<(Job, Lease)>,
+}
+
+impl OnTheWay {
+    /// The jobs, which are the worker's from now on.
+    pub fn into_jobs(mut self) -> Vec<(Job, Lease)> {
+        std::mem::take(&mut self.jobs)
+    }
+}
+
+impl Drop for OnTheWay {
+    fn drop(&mut self) {
+        if self.jobs.is_empty() {
+            return;
+        }
+        let (desk, jobs) = (Arc::clone(&self.desk), std::mem::take(&mut self.jobs));
+        tokio::spawn(async move { desk.hand_back(jobs).await });
+    }
+}
 
 struct Waiting {
     request: ClaimRequest,
-    reply: oneshot::Sender<Jobs>,
+    reply: oneshot::Sender<OnTheWay>,
 }
 
 /// Claims that wait.
@@ -50,18 +74,39 @@ impl Desk {
     }
 
     /// Claims now or, if there is nothing, as soon as there is, for as long as is waited.
-    pub async fn claim(&self, request: ClaimRequest, wait: Duration) -> runcue_store::Result<Jobs> {
-        let claimed = self.store.claim(self.clock.now(), request.clone()).await?;
+    pub async fn claim(
+        self: &Arc<Self>,
+        request: ClaimRequest,
+        wait: Duration,
+    ) -> runcue_store::Result<OnTheWay> {
+        let claimed = self.claim_now(request.clone()).await?;
         if !claimed.jobs.is_empty() || wait.is_zero() {
-            return Ok(claimed.jobs);
+            return Ok(claimed);
         }
         let (reply, answer) = oneshot::channel();
         self.add(Waiting { request, reply });
         self.bell.notify_one();
         match tokio::time::timeout(wait, answer).await {
-            Ok(Ok(jobs)) => Ok(jobs),
+            Ok(Ok(found)) => Ok(found),
             // Nothing came in time, or the hub ends; whoever still wants work asks again.
-            Ok(Err(_)) | Err(_) => Ok(Vec::new()),
+            Ok(Err(_)) | Err(_) => Ok(claimed),
+        }
+    }
+
+    /// Claims in a task of its own, because a claimer may go away at any time and what is being written is written.
+    async fn claim_now(self: &Arc<Self>, request: ClaimRequest) -> runcue_store::Result<OnTheWay> {
+        let (reply, answer) = oneshot::channel();
+        let desk = Arc::clone(self);
+        tokio::spawn(async move {
+            let claimed = desk.store.claim(desk.clock.now(), request).await;
+            // Nobody there to read it: it goes back by itself.
+            let _ = reply.send(claimed.map(|claimed| OnTheWay { jobs: claimed.jobs, desk }));
+        });
+        match answer.await {
+            Ok(claimed) => claimed,
+            Err(_) => {
+                Err(runcue_store::StoreError::Unavailable("the claim was given up".to_owned()))
+            }
         }
     }
 
@@ -81,7 +126,7 @@ impl Desk {
     }
 
     /// Serves the waiting until the end.
-    pub async fn run(&self, end: CancellationToken) {
+    pub async fn run(self: &Arc<Self>, end: CancellationToken) {
         let mut seen = self.store.changed(0).await;
         loop {
             let look = self.look().await;
@@ -108,7 +153,7 @@ impl Desk {
     }
 
     /// Lets the waiting claim, each kind until one of it goes away with less than it wanted.
-    async fn look(&self) -> Look {
+    async fn look(self: &Arc<Self>) -> Look {
         let kinds: Vec<String> = {
             let mut waiting = self.waiting();
             for of_kind in waiting.values_mut() {
@@ -118,18 +163,27 @@ impl Desk {
             waiting.keys().cloned().collect()
         };
         let mut look = Look::default();
-        for kind in kinds {
-            // The first alone, then as many more as there seems to be work for.
-            let mut batch = 1;
-            while self.serve(&kind, batch, &mut look).await {
-                batch = AT_ONCE;
+        for kinds in kinds.chunks(KINDS) {
+            for of_kind in join_all(kinds.iter().map(|kind| self.look_for(kind))).await {
+                look.found |= of_kind.found;
+                look.wake = look.wake.into_iter().chain(of_kind.wake).min();
             }
         }
         look
     }
 
+    async fn look_for(self: &Arc<Self>, kind: &str) -> Look {
+        let mut look = Look::default();
+        // The first alone, then as many more as there seems to be work for.
+        let mut batch = 1;
+        while self.serve(kind, batch, &mut look).await {
+            batch = AT_ONCE;
+        }
+        look
+    }
+
     /// Serves some of a kind; answers whether there may be work for more of them.
-    async fn serve(&self, kind: &str, batch: usize, look: &mut Look) -> bool {
+    async fn serve(self: &Arc<Self>, kind: &str, batch: usize, look: &mut Look) -> bool {
         let taken: Vec<Waiting> = {
             let mut waiting = self.waiting();
             let Some(of_kind) = waiting.get_mut(kind) else { return false };
@@ -155,9 +209,8 @@ impl Desk {
                 continue;
             }
             look.found = true;
-            if let Err(jobs) = one.reply.send(claimed.jobs) {
-                self.hand_back(jobs).await;
-            }
+            // Nobody there to read it: it goes back by itself.
+            let _ = one.reply.send(OnTheWay { desk: Arc::clone(self), jobs: claimed.jobs });
         }
         if !back.is_empty() {
             let mut waiting = self.waiting();
@@ -170,11 +223,74 @@ impl Desk {
     }
 
     /// The claimer went away while its claim was made: nobody has seen these jobs.
-    pub async fn hand_back(&self, jobs: Jobs) {
+    async fn hand_back(&self, jobs: Vec<(Job, Lease)>) {
         let back = |(_, lease): (Job, Lease)| Finish { lease, outcome: Outcome::Unstarted };
         let ends = jobs.into_iter().map(back).collect();
         if let Err(error) = self.store.finish(self.clock.now(), ends).await {
             tracing::warn!(%error, "jobs of a worker that went away come back when their leases lapse");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::poll;
+    use runcue_core::{JobId, JobSpec, State, TaskName, Wait, WorkerId};
+    use runcue_engine::SystemClock;
+    use runcue_store::{MemoryStore, SubmitBatch};
+
+    use super::*;
+
+    const JOB: JobId = JobId::from_u128(1);
+
+    async fn desk() -> Arc<Desk> {
+        let (store, clock) = (MemoryStore::new(), SystemClock::default());
+        let job = JobSpec::new(JOB, TaskName::new("a").unwrap());
+        store.submit(clock.now(), SubmitBatch::of(vec![job])).await.unwrap();
+        Arc::new(Desk::new(Arc::new(store), Arc::new(clock)))
+    }
+
+    /// What has happened to the job, in words.
+    async fn story(desk: &Desk) -> Vec<&'static str> {
+        let events = desk.store.events(0, 100).await.unwrap();
+        events.iter().map(|event| event.kind.short()).collect()
+    }
+
+    /// Waits until something was told of the job last.
+    async fn until(desk: &Desk, last: &str) {
+        let mut seen = 0;
+        let wait = async {
+            while story(desk).await.last() != Some(&last) {
+                seen = desk.store.changed(seen).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), wait).await.expect(last);
+    }
+
+    async fn is_back_unused(desk: &Desk) {
+        until(desk, "retrying").await;
+        let job = desk.store.get(vec![JOB]).await.unwrap().pop().flatten().unwrap();
+        assert_eq!((job.life.state, job.life.attempt), (State::Queued(Wait::Turn), 0));
+    }
+
+    #[tokio::test]
+    async fn a_claimer_that_leaves_while_its_claim_is_made_leaves_nothing_behind() {
+        let desk = desk().await;
+        let request = ClaimRequest::new(WorkerId::from_u128(1), 1);
+        let mut claim = Box::pin(desk.claim(request, Duration::ZERO));
+        assert!(poll!(&mut claim).is_pending());
+        drop(claim);
+        is_back_unused(&desk).await;
+    }
+
+    #[tokio::test]
+    async fn a_claimer_that_leaves_before_it_reads_its_answer_leaves_nothing_behind() {
+        let desk = desk().await;
+        let request = ClaimRequest::new(WorkerId::from_u128(1), 1);
+        let mut claim = Box::pin(desk.claim(request, Duration::ZERO));
+        assert!(poll!(&mut claim).is_pending());
+        until(&desk, "started").await;
+        drop(claim);
+        is_back_unused(&desk).await;
     }
 }

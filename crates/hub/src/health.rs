@@ -66,7 +66,7 @@ pub async fn look(hub: &Shared) -> Health {
     health.ready = stats.counts.queued.saturating_sub(waiting);
     health.running = stats.counts.leased + stats.counts.running;
     let oldest = stats.oldest_ready.map(|at| now.since(at)).unwrap_or_default();
-    let quiet = hub.series.last_start().is_none_or(|at| now.since(at) > PATIENCE);
+    let quiet = hub.series.last_claim().is_none_or(|at| now.since(at) > PATIENCE);
     if health.ready > 0 && oldest > PATIENCE && quiet && could_run(hub).await {
         health.status = "stuck";
         health.message = format!(

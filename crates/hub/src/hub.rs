@@ -21,7 +21,7 @@ use crate::held::HeldJobs;
 use crate::names::Names;
 use crate::routes;
 use crate::series::Series;
-use crate::tail::Tail;
+use crate::tail::{Readers, Tail};
 use crate::tokens;
 use crate::webhooks;
 
@@ -31,6 +31,8 @@ const SAMPLE: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_secs(10);
 /// How often task definitions are read again, at most.
 const LEARN: Duration = Duration::from_secs(1);
+/// How often names of workers are looked at that have been kept for long enough.
+const PRUNE_NAMES: Duration = Duration::from_secs(3600);
 /// How long deliveries that are under way have when the hub stops; another hub makes them then, or this one later.
 const LAST_DELIVERIES: Duration = Duration::from_secs(5);
 
@@ -58,7 +60,7 @@ pub struct Shared {
     pub(crate) access: Access,
     pub(crate) names: Names,
     pub(crate) held: HeldJobs,
-    pub(crate) desk: Desk,
+    pub(crate) desk: Arc<Desk>,
     pub(crate) tail: Tail,
     pub(crate) series: Series,
     pub(crate) fleet: Fleet,
@@ -138,7 +140,7 @@ impl Hub {
         let clock = Arc::clone(cue.clock());
         let shared = Arc::new(Shared {
             access: Access::new(&config.tokens, config.open),
-            desk: Desk::new(Arc::clone(&store), Arc::clone(&clock)),
+            desk: Arc::new(Desk::new(Arc::clone(&store), Arc::clone(&clock))),
             tail: Tail::new(Arc::clone(&store), Arc::clone(&clock)),
             config,
             store,
@@ -205,15 +207,18 @@ fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
     let kept = Arc::clone(shared);
     let told = Arc::clone(shared);
     let measured = Arc::clone(shared);
+    let named = Arc::clone(shared);
     vec![
         tokio::spawn(async move { desk.desk.run(desk.end.clone()).await }),
         tokio::spawn(async move {
-            tail.tail.run(&tail.names, &tail.series, tail.end.clone()).await;
+            let Shared { names, series, ended_by, .. } = &*tail;
+            tail.tail.run(Readers { names, series, ended_by }, tail.end.clone()).await;
         }),
         tokio::spawn(async move { sample(&depth).await }),
         tokio::spawn(async move { follow_tokens(&kept).await }),
         tokio::spawn(async move { webhooks::run(&told).await }),
         tokio::spawn(async move { keep_fleet(&measured).await }),
+        tokio::spawn(async move { prune_names(&named).await }),
     ]
 }
 
@@ -244,6 +249,19 @@ async fn keep_fleet(shared: &Shared) {
         tokio::select! {
             () = shared.end.cancelled() => return,
             () = tokio::time::sleep(fleet::KEEP_EVERY) => {}
+        }
+    }
+}
+
+/// Names of workers that nobody speaks of any more go.
+async fn prune_names(shared: &Shared) {
+    loop {
+        if let Err(error) = shared.names.prune(&*shared.store, shared.now()).await {
+            tracing::debug!(%error, "names of workers could not be pruned; trying again later");
+        }
+        tokio::select! {
+            () = shared.end.cancelled() => return,
+            () = tokio::time::sleep(PRUNE_NAMES) => {}
         }
     }
 }

@@ -149,7 +149,7 @@ pub struct Series {
 struct Inner {
     buckets: VecDeque<Bucket>,
     queued_at: HashMap<JobId, Timestamp>,
-    last_start: Option<Timestamp>,
+    last_claim: Option<Timestamp>,
 }
 
 impl Inner {
@@ -198,9 +198,9 @@ impl Series {
         }
     }
 
-    /// When an attempt last began, as far as this hub has seen.
-    pub fn last_start(&self) -> Option<Timestamp> {
-        self.inner().last_start
+    /// When a job was last handed out, as far as this hub has seen.
+    pub fn last_claim(&self) -> Option<Timestamp> {
+        self.inner().last_claim
     }
 
     /// The last hour, oldest first.
@@ -236,11 +236,12 @@ fn one(inner: &mut Inner, event: &Event) {
                 bucket.submitted += 1;
             }
         }
-        EventKind::Started => {
-            inner.last_start = inner.last_start.max(Some(event.at));
+        // Whoever reports nothing but the end of its jobs is not heard of when they begin.
+        EventKind::Leased | EventKind::Started => {
+            inner.last_claim = inner.last_claim.max(Some(event.at));
             let since = event.job.and_then(|job| inner.queued_at.remove(&job));
             if let Some(bucket) = inner.at(event.at) {
-                bucket.started += 1;
+                bucket.started += u64::from(event.kind == EventKind::Started);
                 if let Some(since) = since {
                     let micros = event.at.since(since).as_micros();
                     bucket.waited.add(u64::try_from(micros).unwrap_or(u64::MAX));

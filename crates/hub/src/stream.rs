@@ -14,7 +14,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::hub::Shared;
-use crate::tail::{BATCH, Batch, Shows, written};
+use crate::tail::{BATCH, Batch, Shows, workers_of, written};
 
 /// How often a quiet stream says that it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -85,11 +85,6 @@ impl Reader {
     }
 
     fn take(&mut self, batch: &Batch) -> Option<Bytes> {
-        if batch.is_aside() {
-            // A reader that is not there yet reads the store, which knows of no claims but of what comes of them.
-            let there = self.after >= batch.last;
-            return there.then(|| batch.shown(self.shows)).filter(|chunk| !chunk.is_empty());
-        }
         if batch.last <= self.after {
             return None;
         }
@@ -105,11 +100,16 @@ impl Reader {
     /// Reads from the store what comes next; nothing when there is no more.
     async fn catch_up(&mut self) -> Option<Bytes> {
         loop {
+            // Asked before the events are: one that is written in between is not missed, it is read.
+            let newest = match self.resumed {
+                true => None,
+                false => Some(self.hub.store.last_event().await.ok()?),
+            };
             let events = self.hub.store.events(self.after, BATCH).await.ok()?;
-            let next = match events.first() {
-                Some(first) => first.seq,
-                None if !self.resumed => self.hub.store.last_event().await.ok()? + 1,
-                None => return None,
+            let next = match (events.first(), newest) {
+                (Some(first), _) => first.seq,
+                (None, Some(newest)) => newest + 1,
+                (None, None) => return None,
             };
             self.resumed = true;
             let mut shown = Vec::new();
@@ -122,7 +122,9 @@ impl Reader {
             }
             let nothing_more = events.is_empty();
             shown.extend(events);
-            let chunk = written(&shown, self.shows, &self.hub.names);
+            let names = &self.hub.names;
+            names.learn(&*self.hub.store, &workers_of(&shown), self.hub.now()).await;
+            let chunk = written(&shown, self.shows, names);
             if !chunk.is_empty() {
                 return Some(chunk);
             }

@@ -1,22 +1,19 @@
 //! Reads each event of the store once and hands it, already written, to every open stream. A stream that falls
 //! behind, or that begins in the past, reads the store itself and joins later.
-//!
-//! A store has no event for a claim, only for the start that follows. What this hub hands out it tells its streams of
-//! itself: between the events, after the one that the job was queued by and before any of the claimed attempt.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use runcue_core::{Event, EventKind, Job, Lease, StateWord, Timestamp};
+use runcue_core::{Event, EventKind, StateWord, WorkerId};
 use runcue_engine::Clock;
 use runcue_store::Store;
 use runcue_view::EventView;
 use serde::Serialize;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+use crate::ended_by::EndedBy;
 use crate::names::Names;
 use crate::series::Series;
 use crate::wire::status_of;
@@ -31,8 +28,6 @@ const POLL: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(10);
 /// Events that are read again at start, for the figures of the last hour.
 const RECALLED: u64 = 100_000;
-/// Claims that wait to be told; beyond that the oldest are told with their start.
-const UNTOLD: usize = 10_000;
 
 /// What a stream shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +45,7 @@ pub enum Shows {
 pub struct Batch {
     /// The number of the first.
     pub first: u64,
-    /// The number of the last; below the first if there are only claims.
+    /// The number of the last.
     pub last: u64,
     all: Bytes,
     jobs: Bytes,
@@ -58,18 +53,12 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Writes down the events after a number, and claims between them.
-    fn of(after: u64, events: &[Event], claims: &[Event], names: &Names) -> Self {
-        let first = events.first().map_or(after + 1, |event| event.seq);
-        let last = events.last().map_or(after, |event| event.seq);
-        let write = |shows| with_claims(events, claims, shows, names);
-        let all = written(events, Shows::All, names);
-        Self { first, last, all, jobs: write(Shows::Jobs), bare: write(Shows::JobsBare) }
-    }
-
-    /// Whether it has claims and no events.
-    pub fn is_aside(&self) -> bool {
-        self.first > self.last
+    /// Writes down events, of which there are some.
+    fn of(events: &[Event], names: &Names) -> Option<Self> {
+        let (first, last) = (events.first()?.seq, events.last()?.seq);
+        let write = |shows| written(events, shows, names);
+        let (all, jobs, bare) = (write(Shows::All), write(Shows::Jobs), write(Shows::JobsBare));
+        Some(Self { first, last, all, jobs, bare })
     }
 
     /// As one kind of stream shows it.
@@ -87,54 +76,41 @@ pub fn written(events: &[Event], shows: Shows, names: &Names) -> Bytes {
     let mut text = String::with_capacity(events.len() * 160);
     for event in events {
         match shows {
-            Shows::All => frame(&mut text, event.seq, event.kind.wire(), &EventView::from(event)),
+            Shows::All => {
+                frame(&mut text, event.seq, event.kind.wire(), &NamedEvent::of(event, names))
+            }
             Shows::Jobs | Shows::JobsBare => job_frame(&mut text, event, shows, names),
         }
     }
     text.into()
 }
 
-/// Events of jobs with claims among them, each before what comes of it, and at the end those that nothing has come of.
-fn with_claims(events: &[Event], claims: &[Event], shows: Shows, names: &Names) -> Bytes {
-    let mut text = String::with_capacity((events.len() + claims.len()) * 160);
-    let of = |claim: &Event| (claim.job, claim.attempt);
-    let mut untold: BTreeSet<_> = claims.iter().map(of).collect();
-    let by_attempt: BTreeMap<_, &Event> = claims.iter().map(|claim| (of(claim), claim)).collect();
-    for event in events {
-        // Nothing comes of a claim but events of its attempt, or of a later one.
-        if event.job.is_some() && event.kind != EventKind::Queued {
-            for (of, claim) in by_attempt.range((event.job, None)..=(event.job, event.attempt)) {
-                if untold.remove(of) {
-                    job_frame(&mut text, claim, shows, names);
-                }
-            }
-        }
-        job_frame(&mut text, event, shows, names);
-    }
-    for claim in claims.iter().filter(|claim| untold.contains(&of(claim))) {
-        job_frame(&mut text, claim, shows, names);
-    }
-    text.into()
-}
-
-/// A claim as its job's streams are told: as an event that the store has no number for.
-fn claim_event((job, lease): &(Job, Lease), now: Timestamp) -> Event {
-    Event {
-        attempt: Some(lease.attempt),
-        worker: Some(lease.worker),
-        state: Some(StateWord::Leased),
-        ..Event::of_job(EventKind::Started, now, job)
-    }
+/// The workers that events speak of.
+pub fn workers_of(events: &[Event]) -> Vec<WorkerId> {
+    events.iter().filter_map(|event| event.worker).collect()
 }
 
 fn frame(text: &mut String, seq: u64, name: &str, data: &impl Serialize) {
     use std::fmt::Write as _;
     // Writing to a string cannot fail, and an event can always be written as JSON, which has no line breaks.
     let data = serde_json::to_string(data).unwrap_or_default();
-    if seq > 0 {
-        let _ = writeln!(text, "id: {seq}");
+    let _ = write!(text, "id: {seq}\nevent: {name}\ndata: {data}\n\n");
+}
+
+/// An event with what its worker is called.
+#[derive(Serialize)]
+struct NamedEvent {
+    #[serde(flatten)]
+    event: EventView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<String>,
+}
+
+impl NamedEvent {
+    fn of(event: &Event, names: &Names) -> Self {
+        let worker_id = event.worker.map(|id| names.of(id));
+        Self { event: EventView::from(event), worker_id }
     }
-    let _ = write!(text, "event: {name}\ndata: {data}\n\n");
 }
 
 #[derive(Serialize)]
@@ -164,7 +140,8 @@ struct More<'a> {
 fn job_event(event: &Event) -> Option<(&'static str, StateWord)> {
     Some(match event.kind {
         EventKind::Queued => ("job:created", StateWord::Queued),
-        EventKind::Started => ("job:assigned", event.state.unwrap_or(StateWord::Running)),
+        EventKind::Leased => ("job:assigned", StateWord::Leased),
+        EventKind::Started => ("job:assigned", StateWord::Running),
         EventKind::Progress => ("job:progress", StateWord::Running),
         EventKind::Completed => ("job:completed", StateWord::Completed),
         EventKind::Failed if event.state == Some(StateWord::Quarantined) => {
@@ -200,37 +177,35 @@ fn job_frame(text: &mut String, event: &Event, shows: Shows, names: &Names) {
     frame(text, event.seq, name, &JobEvent { id, task, status: status_of(state), ts, more });
 }
 
+/// Who else is handed every event.
+#[derive(Clone, Copy)]
+pub struct Readers<'a> {
+    /// What workers are called.
+    pub names: &'a Names,
+    /// The figures of the last hour.
+    pub series: &'a Series,
+    /// Who ended jobs.
+    pub ended_by: &'a EndedBy,
+}
+
+impl Readers<'_> {
+    fn take(&self, events: &[Event]) {
+        self.series.add(events);
+        self.ended_by.add(events);
+    }
+}
+
 /// The one reader of events.
 pub struct Tail {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     batches: broadcast::Sender<Arc<Batch>>,
-    claims: Mutex<VecDeque<Event>>,
-    bell: Notify,
 }
 
 impl Tail {
     /// A tail that nobody listens to yet.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        let batches = broadcast::Sender::new(BEHIND);
-        Self { store, clock, batches, claims: Mutex::default(), bell: Notify::new() }
-    }
-
-    /// Tells of jobs that this hub has handed out.
-    pub fn claimed(&self, jobs: &[(Job, Lease)], now: Timestamp) {
-        if jobs.is_empty() || self.batches.receiver_count() == 0 {
-            return;
-        }
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.extend(jobs.iter().map(|job| claim_event(job, now)));
-        let over = claims.len().saturating_sub(UNTOLD);
-        claims.drain(..over);
-        drop(claims);
-        self.bell.notify_one();
-    }
-
-    fn take_claims(&self) -> Vec<Event> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+        Self { store, clock, batches: broadcast::Sender::new(BEHIND) }
     }
 
     /// Listens from now on.
@@ -239,22 +214,15 @@ impl Tail {
     }
 
     /// Reads until the end.
-    pub async fn run(&self, names: &Names, series: &Series, end: CancellationToken) {
-        let mut after = self.begin(series).await;
+    pub async fn run(&self, readers: Readers<'_>, end: CancellationToken) {
+        let mut after = self.begin(readers).await;
         let mut seen = self.store.changed(0).await;
-        let mut claims = Vec::new();
         loop {
-            // Taken before the events are read: the event that a claimed job was queued by is among those, if they are
-            // read to the end.
-            claims.extend(self.take_claims());
             match self.store.events(after, BATCH).await {
                 Ok(events) => {
-                    let to_the_end = events.len() < BATCH;
-                    let told = if to_the_end { std::mem::take(&mut claims) } else { Vec::new() };
-                    let read = !events.is_empty();
-                    self.pass_on(after, &events, &told, names, series).await;
-                    after = events.last().map_or(after, |event| event.seq);
-                    if read {
+                    if let Some(last) = events.last() {
+                        after = last.seq;
+                        self.pass_on(&events, readers).await;
                         tokio::time::sleep(REST).await;
                         continue;
                     }
@@ -263,34 +231,27 @@ impl Tail {
             }
             tokio::select! {
                 () = end.cancelled() => return,
-                () = self.bell.notified() => {}
                 version = self.store.changed(seen) => seen = version,
                 () = tokio::time::sleep(POLL) => {}
             }
         }
     }
 
-    async fn pass_on(
-        &self,
-        after: u64,
-        events: &[Event],
-        claims: &[Event],
-        names: &Names,
-        series: &Series,
-    ) {
-        series.add(events);
-        if self.batches.receiver_count() == 0 || events.is_empty() && claims.is_empty() {
+    async fn pass_on(&self, events: &[Event], readers: Readers<'_>) {
+        readers.take(events);
+        if self.batches.receiver_count() == 0 {
             return;
         }
-        let workers: Vec<_> =
-            events.iter().chain(claims).filter_map(|event| event.worker).collect();
-        names.learn(&*self.store, &workers, self.clock.now()).await;
-        // Nobody listening is fine.
-        let _ = self.batches.send(Arc::new(Batch::of(after, events, claims, names)));
+        let names = readers.names;
+        names.learn(&*self.store, &workers_of(events), self.clock.now()).await;
+        if let Some(batch) = Batch::of(events, names) {
+            // Nobody listening is fine.
+            let _ = self.batches.send(Arc::new(batch));
+        }
     }
 
     /// Recalls the latest events for the figures, and answers where to go on.
-    async fn begin(&self, series: &Series) -> u64 {
+    async fn begin(&self, readers: Readers<'_>) -> u64 {
         let last = loop {
             match self.store.last_event().await {
                 Ok(last) => break last,
@@ -302,7 +263,7 @@ impl Tail {
         while after < last {
             let Ok(events) = self.store.events(after, BATCH).await else { return last };
             let Some(read) = events.last().map(|event| event.seq) else { return last };
-            series.add(&events);
+            readers.take(&events);
             after = read;
         }
         after

@@ -14,8 +14,9 @@ use crate::{clock, nearest, words};
 const PAGE: usize = 1_000;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-const KINDS: [EventKind; 12] = [
+const KINDS: [EventKind; 13] = [
     EventKind::Queued,
+    EventKind::Leased,
     EventKind::Started,
     EventKind::Progress,
     EventKind::Completed,

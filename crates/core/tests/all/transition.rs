@@ -198,6 +198,10 @@ impl Walk {
             StateWord::Cancelled => Some((Final::Cancelled, EventKind::Cancelled)),
             _ => None,
         };
+        if let Throw::Claim { .. } = throw {
+            let told = if to == StateWord::Leased { EventKind::Leased } else { EventKind::Started };
+            prop_assert_eq!(outcome.event, Some(told), "a claim is told whether or not it begins");
+        }
         if let Some((end, event)) = ended {
             prop_assert_eq!((outcome.ended, outcome.event), (Some(end), Some(event)));
         }

@@ -81,7 +81,7 @@ pub async fn cancel(
     let job = jobs::find(&hub, jobs::id(&text)?).await?;
     hub.store.cancel(hub.now(), JobFilter::of_ids([job.id()]), how.cascade).await?;
     let job = jobs::find(&hub, job.id()).await?;
-    Ok(Json(jobs::body(&hub, &job).await))
+    Ok(Json(jobs::body(&hub, &job).await?))
 }
 
 /// `POST /api/jobs/{id}/retry`
@@ -98,7 +98,7 @@ pub async fn retry(
     }
     hub.store.retry(hub.now(), JobFilter::of_ids([job.id()])).await?;
     let job = jobs::find(&hub, job.id()).await?;
-    Ok(Json(jobs::body(&hub, &job).await))
+    Ok(Json(jobs::body(&hub, &job).await?))
 }
 
 /// `POST /api/jobs/cancel`

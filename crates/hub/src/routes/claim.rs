@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use runcue_core::{ClaimFilter, Job, Lease};
+use runcue_core::{ClaimFilter, Job, Lease, Timestamp, WorkerId};
 use runcue_store::ClaimRequest;
 
 use crate::config::{MAX_CLAIM, MAX_WAIT};
@@ -17,22 +17,6 @@ use crate::wire::{Body, ClaimBody, ClaimedBody, JobBody, LeaseBody, not_ours};
 
 /// How often the store is told that a worker that claims is still there.
 const TELL: Duration = Duration::from_secs(20);
-
-/// Jobs on their way to a worker. If the worker is gone before they are, they go back at once.
-struct OnTheWay<'a> {
-    hub: &'a Arc<Shared>,
-    jobs: Vec<(Job, Lease)>,
-}
-
-impl Drop for OnTheWay<'_> {
-    fn drop(&mut self) {
-        if self.jobs.is_empty() {
-            return;
-        }
-        let (hub, jobs) = (Arc::clone(self.hub), std::mem::take(&mut self.jobs));
-        tokio::spawn(async move { hub.desk.hand_back(jobs).await });
-    }
-}
 
 /// `POST /api/jobs/claim`
 pub async fn claim(
@@ -47,16 +31,13 @@ pub async fn claim(
     let request = request(&hub, &body, max).await?;
     let several = body.max.is_some();
     let worker = request.worker;
-    hub.names.note(worker, &body.worker_id);
-    let jobs = hub.desk.claim(request, wait).await?;
-    let mut claimed = OnTheWay { hub: &hub, jobs };
+    hub.names.note(&*hub.store, worker, &body.worker_id, hub.now()).await?;
+    let on_the_way = hub.desk.claim(request, wait).await?;
+    // From here on nothing is waited for: they are as good as answered.
+    let jobs = on_the_way.into_jobs();
     let now = hub.now();
-    if let Some(spec) = hub.names.tell(worker, now, TELL) {
-        hub.store.upsert_worker(now, spec).await?;
-    }
-    let jobs = std::mem::take(&mut claimed.jobs);
+    tell(&hub, worker, now);
     hub.held.add(&jobs, now);
-    hub.tail.claimed(&jobs, now);
     hub.cue.metrics().count_requests(&jobs);
     let body = |(job, lease): &(Job, Lease)| JobBody {
         worker_id: Some(body.worker_id.clone()),
@@ -74,6 +55,17 @@ pub async fn claim(
     })
 }
 
+/// Tells the store that a worker is there, if it is time to. The worker does not wait for that.
+fn tell(hub: &Arc<Shared>, worker: WorkerId, now: Timestamp) {
+    let Some(spec) = hub.names.tell(worker, now, TELL) else { return };
+    let hub = Arc::clone(hub);
+    tokio::spawn(async move {
+        if let Err(error) = hub.store.upsert_worker(now, spec).await {
+            tracing::debug!(%error, "that a worker is there could not be written down");
+        }
+    });
+}
+
 fn wait(seconds: Option<f64>) -> Answer<Duration> {
     let seconds = seconds.unwrap_or(0.0);
     let wait = Duration::try_from_secs_f64(seconds)
@@ -83,7 +75,7 @@ fn wait(seconds: Option<f64>) -> Answer<Duration> {
 
 async fn request(hub: &Shared, body: &ClaimBody, max: usize) -> Answer<ClaimRequest> {
     let worker = body.id()?;
-    let offers = hub.names.offers(&*hub.store, worker).await;
+    let offers = hub.names.offers(&*hub.store, worker, hub.now()).await;
     let tasks = match &body.types {
         Some(types) => types.clone(),
         None => {

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue};
 use runcue_core::{Job, JobFilter, JobId, Seq, StateWord, WorkerId};
-use runcue_store::ListRequest;
+use runcue_store::{ListRequest, StoreError};
 use runcue_view::ReasonView;
 use serde::Serialize;
 
@@ -100,7 +100,7 @@ async fn page(hub: &Shared, query: ListQuery, filter: JobFilter) -> Answer<Jobs>
     {
         headers.insert("x-next-before", value);
     }
-    Ok((headers, Json(bodies(hub, &jobs).await)))
+    Ok((headers, Json(bodies(hub, &jobs).await?)))
 }
 
 async fn skip(
@@ -180,18 +180,32 @@ pub fn id(text: &str) -> Answer<JobId> {
 }
 
 /// Jobs as they are shown, with the names of their workers.
-pub async fn bodies(hub: &Shared, jobs: &[Job]) -> Vec<JobBody> {
-    let holders = jobs.iter().filter_map(|job| job.life.state.lease().map(|lease| lease.worker));
-    let failed = jobs.iter().flat_map(|job| &job.life.failures).filter_map(|one| one.worker_id);
-    let workers: Vec<WorkerId> = holders.chain(failed).collect();
-    hub.names.learn(&*hub.store, &workers, hub.now()).await;
-    jobs.iter().map(|job| JobBody::new(job, &hub.names, hub.config.lease)).collect()
+pub async fn bodies(hub: &Shared, jobs: &[Job]) -> Result<Vec<JobBody>, StoreError> {
+    let workers = workers(hub, jobs).await?;
+    Ok(jobs.iter().zip(workers).map(|(job, worker)| shown(hub, job, worker)).collect())
 }
 
 /// One job as it is shown.
-pub async fn body(hub: &Shared, job: &Job) -> JobBody {
-    bodies(hub, std::slice::from_ref(job)).await;
-    JobBody::new(job, &hub.names, hub.config.lease)
+pub async fn body(hub: &Shared, job: &Job) -> Result<JobBody, StoreError> {
+    let workers = workers(hub, std::slice::from_ref(job)).await?;
+    Ok(shown(hub, job, workers.into_iter().next().flatten()))
+}
+
+/// Who holds each job, or ran its last attempt. The names of all workers that the jobs speak of are known afterwards.
+async fn workers(hub: &Shared, jobs: &[Job]) -> Result<Vec<Option<WorkerId>>, StoreError> {
+    let ended_by = hub.ended_by.of(&*hub.store, jobs).await?;
+    let holder = |job: &Job| job.life.state.lease().map(|lease| lease.worker);
+    let workers: Vec<Option<WorkerId>> =
+        jobs.iter().zip(ended_by).map(|(job, ended_by)| holder(job).or(ended_by)).collect();
+    let failed = jobs.iter().flat_map(|job| &job.life.failures).filter_map(|one| one.worker_id);
+    let named: Vec<WorkerId> = workers.iter().flatten().copied().chain(failed).collect();
+    hub.names.learn(&*hub.store, &named, hub.now()).await;
+    Ok(workers)
+}
+
+fn shown(hub: &Shared, job: &Job, worker: Option<WorkerId>) -> JobBody {
+    let worker_id = worker.map(|id| hub.names.of(id));
+    JobBody { worker_id, ..JobBody::new(job, &hub.names, hub.config.lease) }
 }
 
 /// What a worker is called.
@@ -211,15 +225,11 @@ pub async fn get(
         StateWord::Queued => hub.store.why(hub.now(), job.id()).await?,
         _ => Vec::new(),
     };
-    let mut shown = body(&hub, &job).await;
-    if let Some(worker) = hub.ended_by.of(&*hub.store, &job).await? {
-        shown.worker_id = Some(worker_name(&hub, worker).await);
-    }
     Ok(Json(JobDetail {
         prerequisites: relatives(&hub, before).await?,
         dependents: relatives(&hub, after).await?,
         why: why.iter().map(ReasonView::from).collect(),
-        job: shown,
+        job: body(&hub, &job).await?,
     }))
 }
 

@@ -133,10 +133,11 @@ pub async fn goodbye(
 ) -> Answer<StatusCode> {
     let workers = hub.store.workers().await?;
     let instance = name.parse::<WorkerId>().unwrap_or_else(|_| instance_of(&name));
-    if !workers.iter().any(|worker| worker.spec.id == instance) {
-        return Err(Refusal::new(Code::NotFound, format!("there is no worker {name}"))
-            .help("GET /api/workers lists them; an agent is named by its instance"));
-    }
+    let worker =
+        workers.into_iter().find(|worker| worker.spec.id == instance).ok_or_else(|| {
+            Refusal::new(Code::NotFound, format!("there is no worker {name}"))
+                .help("GET /api/workers lists them; an agent is named by its instance")
+        })?;
     let now = hub.now();
     // What it held goes back without burning the attempt; what another hub gave it is taken back as lapsed.
     let back = |lease| Finish { lease, outcome: Outcome::HandBack };
@@ -144,8 +145,9 @@ pub async fn goodbye(
     if !held.is_empty() {
         hub.store.finish(now, held).await?;
     }
+    // Kept before the worker is gone, so that it is called by its name all the while.
+    hub.names.forget(&*hub.store, &worker.spec, now).await?;
     hub.store.reap(now, vec![instance]).await?;
     hub.store.remove_worker(now, instance).await?;
-    hub.names.forget(instance);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -139,7 +139,7 @@ async fn body(hub: &Shared, order: &Order, delivery: JobId) -> Result<Vec<u8>, F
     let found = hub.store.get(vec![order.job]).await?.into_iter().next().flatten();
     let (mut job, mut omitted) = (None, Vec::new());
     if let Some(found) = &found {
-        let mut body = job_body(hub, found).await;
+        let mut body = job_body(hub, found).await?;
         if let (Some(worker), Some(at)) = (order.worker, body.completed_at)
             && at == order.at
         {

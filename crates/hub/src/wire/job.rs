@@ -226,9 +226,7 @@ impl Described for JobBody {
             must("priority", number().with("type", "integer").says("Higher runs first.")),
             must(
                 "worker_id",
-                text().or_null().says(
-                    "The worker that holds it; of one job alone, also who ran its last attempt.",
-                ),
+                text().or_null().says("The worker that holds it, or ran its last attempt."),
             ),
             must("result", any().says("What it gave back.")),
             must("result_hash", text().or_null().says("What a repeated result is recognised by.")),

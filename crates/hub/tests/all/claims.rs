@@ -56,6 +56,31 @@ async fn as_many_waiting_claims_are_answered_as_there_are_jobs_and_each_job_once
 }
 
 #[tokio::test]
+async fn workers_of_many_kinds_are_all_given_what_is_theirs() {
+    const KINDS: usize = 150;
+    let hub = Arc::new(Server::open().await);
+    let claims: Vec<_> = (0..KINDS)
+        .map(|n| {
+            let hub = Arc::clone(&hub);
+            tokio::spawn(async move {
+                let kind = format!("kind-{n}");
+                let body = json!({"worker_id": format!("w{n}"), "wait": 30, "types": [kind]});
+                (kind, hub.post("/api/jobs/claim", body).await.body)
+            })
+        })
+        .collect();
+    while hub.get("/api/status").await.body["waiting_workers"] != KINDS {
+        tokio::task::yield_now().await;
+    }
+    let jobs = (0..KINDS).map(|n| json!({"type": format!("kind-{n}")})).collect();
+    hub.post("/api/jobs/bulk", Value::Array(jobs)).await;
+    for claim in claims {
+        let (kind, job) = claim.await.unwrap();
+        assert_eq!(job["type"], kind.as_str());
+    }
+}
+
+#[tokio::test]
 async fn a_job_claimed_for_a_worker_that_hung_up_goes_to_the_next() {
     let hub = Arc::new(Server::open().await);
     let gone = {

@@ -1,6 +1,12 @@
 //! Services, schedules, queues and tasks over HTTP: changed while everything runs.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use reqwest::Method;
+use runcue_core::{GroupName, JobId, JobSpec, TaskName, Timestamp};
+use runcue_hub::HubConfig;
+use runcue_store::{MemoryStore, Store, SubmitBatch};
 use serde_json::json;
 
 use crate::server::Server;
@@ -96,4 +102,37 @@ async fn health_and_metrics_answer() {
     ] {
         assert!(text.contains(name), "{name} is missing");
     }
+}
+
+#[tokio::test]
+async fn health_says_when_there_is_ready_work_and_nothing_is_claimed() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let long_ago =
+        Timestamp::ZERO.plus(std::time::UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(60));
+    let job = |n: u128, group: &str| JobSpec {
+        group: Some(GroupName::new(group).unwrap()),
+        ..JobSpec::new(JobId::from_u128(n), TaskName::new("a").unwrap())
+    };
+    let jobs = vec![job(1, "g"), job(2, "g"), job(3, "g")];
+    store.submit(long_ago, SubmitBatch::of(jobs)).await.unwrap();
+    let hub = Server::on(store, HubConfig::default()).await;
+    let stuck = hub.get("/healthz").await;
+    assert_eq!((stuck.status.as_u16(), &stuck.body["status"]), (200, &json!("stuck")));
+    let words = stuck.body["message"].as_str().unwrap();
+    assert!(words.contains("there is ready work but nothing was claimed"), "{words}");
+    assert_eq!(stuck.body["ready"], 3);
+    // Work that may not run is no reason to worry.
+    hub.post("/api/groups/g/pause", json!({})).await;
+    assert_eq!(hub.get("/healthz").await.body["status"], "ok");
+    hub.post("/api/groups/g/resume", json!({})).await;
+    assert_eq!(hub.get("/healthz").await.body["status"], "stuck");
+    // Whoever claims and reports nothing but the end is at work all the same.
+    let id = hub.claim("w").await["id"].as_str().unwrap().to_owned();
+    hub.post(&format!("/api/jobs/{id}/result"), json!({"worker_id": "w", "result": 1})).await;
+    let well = async {
+        while hub.get("/healthz").await.body["status"] != "ok" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), well).await.expect("a claim was made");
 }

@@ -217,10 +217,17 @@ async fn who_ran_the_last_attempt_is_known_after_its_end() {
     let many: Vec<Value> = (0..3_000).map(|n| json!({"type": "later", "params": n})).collect();
     assert_eq!(hub.post("/api/jobs/bulk", json!(many)).await.status, 201);
 
+    // Another hub knows as much, and lists and single jobs agree.
+    let other = Server::on(std::sync::Arc::clone(&hub.store), HubConfig::default()).await;
     for (id, worker) in [(&done, "first"), (&stopped, "second"), (&failed, "third")] {
-        let job = shown(id).await;
-        assert_eq!(job["worker_id"], worker, "{job}");
-        assert_eq!(job["attempts"], 1);
+        for hub in [&hub, &other] {
+            let job = hub.get(&format!("/api/jobs/{id}")).await.body;
+            assert_eq!(job["worker_id"], worker, "{job}");
+            assert_eq!(job["attempts"], 1);
+            let listed = hub.get("/api/jobs?type=a").await.body;
+            let listed = listed.as_array().unwrap().iter().find(|one| one["id"] == id.as_str());
+            assert_eq!(listed.unwrap()["worker_id"], worker);
+        }
     }
     assert_eq!(shown(&stopped).await["state"], "cancelled");
     assert_eq!(shown(&never).await["worker_id"], Value::Null);

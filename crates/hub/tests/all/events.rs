@@ -1,7 +1,10 @@
 //! Event streams: the documented one, everything, resuming, and what they show to whom.
 
+use std::sync::Arc;
+
 use reqwest::Method;
 use runcue_hub::{HubConfig, Role, StaticToken};
+use runcue_store::MemoryStore;
 use serde_json::json;
 
 use crate::server::{Server, read_until};
@@ -38,12 +41,13 @@ async fn a_claim_is_told_when_it_is_made_and_not_only_with_the_first_heartbeat()
         let stream = hub.request(Method::GET, path).send().await.unwrap();
         let id = hub.job("a").await;
         hub.claim("w").await;
-        let seen = read_until(stream, "job:assigned").await;
+        let text = format!("\"id\":\"{id}\",\"type\":\"a\",\"status\":\"assigned\"");
+        let seen = read_until(stream, &text).await;
         let expected = [("job:created", "pending"), ("job:assigned", "assigned")];
         assert_eq!(told(&seen, &id), expected.map(|(word, status)| (word, status.to_owned())));
-        assert!(seen.contains("\"worker_id\":\"w\""), "{seen}");
-        let claim = seen.split("\n\n").find(|frame| frame.contains("job:assigned")).unwrap();
-        assert!(!claim.contains("id: "), "nobody resumes after what the store has no number for");
+        let claim = seen.split("\n\n").find(|frame| frame.contains(&text)).unwrap();
+        assert!(claim.contains("\"worker_id\":\"w\""), "{claim}");
+        assert!(claim.contains("id: "), "a reader resumes after it like after any other");
         hub.post(&format!("/api/jobs/{id}/result"), json!({"worker_id": "w", "result": 1})).await;
     }
 }
@@ -75,6 +79,31 @@ async fn a_claim_is_told_before_whatever_comes_of_it() {
             expected.iter().map(|(word, status)| (*word, (*status).to_owned())).collect();
         assert_eq!(told(&seen, id), expected);
     }
+}
+
+#[tokio::test]
+async fn a_claim_at_one_hub_is_told_by_another_with_the_name_of_its_worker() {
+    let store: Arc<dyn runcue_store::Store> = Arc::new(MemoryStore::new());
+    let one = Server::on(Arc::clone(&store), HubConfig::default()).await;
+    let two = Server::on(Arc::clone(&store), HubConfig::default()).await;
+    // One that never registered, one that has, and one that comes to a stream which begins in the past.
+    one.post("/api/workers/register", json!({"worker_id": "known"})).await;
+    for (worker, path) in [
+        ("stranger", "/api/jobs/events"),
+        ("known", "/api/jobs/events"),
+        ("late", "/api/jobs/events?after=0"),
+    ] {
+        let stream = two.request(Method::GET, path).send().await.unwrap();
+        let id = one.job("a").await;
+        one.claim(worker).await;
+        let seen = read_until(stream, &format!("\"worker_id\":\"{worker}\"")).await;
+        let expected = [("job:created", "pending"), ("job:assigned", "assigned")];
+        assert_eq!(told(&seen, &id), expected.map(|(word, status)| (word, status.to_owned())));
+    }
+    let all = two.request(Method::GET, "/api/events?after=0").send().await.unwrap();
+    let seen = read_until(all, "\"worker_id\":\"late\"").await;
+    assert_eq!(seen.matches("event: work_leased").count(), 3, "{seen}");
+    assert!(!seen.contains("work_started"), "nobody has begun");
 }
 
 #[tokio::test]

@@ -13,3 +13,4 @@ mod security;
 mod server;
 mod submit;
 mod webhooks;
+mod workers;

@@ -115,6 +115,12 @@ impl Server {
         answer.body["id"].as_str().unwrap().to_owned()
     }
 
+    /// Claims by name what is not there.
+    pub async fn claim_nothing(&self, worker: &str) {
+        let answer = self.post("/api/jobs/claim", json!({ "worker_id": worker })).await;
+        assert_eq!(answer.status, 204, "{}", answer.body);
+    }
+
     /// Claims a job by name, which must be there.
     pub async fn claim(&self, worker: &str) -> Value {
         let answer = self.post("/api/jobs/claim", json!({ "worker_id": worker })).await;

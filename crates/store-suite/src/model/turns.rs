@@ -258,8 +258,6 @@ impl Reference {
         job.started_at = self.now;
         job.state = if start { StateWord::Running } else { StateWord::Leased };
         job.lease = Some(lease);
-        if start {
-            job.story.push(EventKind::Started);
-        }
+        job.story.push(if start { EventKind::Started } else { EventKind::Leased });
     }
 }

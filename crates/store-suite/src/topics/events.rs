@@ -55,7 +55,7 @@ pub async fn a_life_is_told_in_order(maker: impl Maker) {
     let mut request = s.request(1);
     request.start = false;
     let (_, lease) = s.claim_as(request).await.pop().unwrap();
-    assert_eq!(s.story(1).await, [Queued, Started, Retrying]);
+    assert_eq!(s.story(1).await, [Queued, Started, Retrying, Leased]);
     s.extend(&lease, 30).await;
     s.fail(&lease).await;
     s.wait(1);
@@ -69,8 +69,8 @@ pub async fn a_life_is_told_in_order(maker: impl Maker) {
     s.run_job(1).await;
     let story = s.story(1).await;
     let expected = [
-        Queued, Started, Retrying, Started, Retrying, Started, Retrying, Started, Failed, Queued,
-        Started, Completed,
+        Queued, Started, Retrying, Leased, Started, Retrying, Started, Retrying, Started, Failed,
+        Queued, Started, Completed,
     ];
     assert_eq!(story, expected);
 }

@@ -487,7 +487,8 @@ impl<B: Backend> Tables for Overlay<B> {
 
     fn append_events(&mut self, events: &[Event]) -> Result<()> {
         let quiet = |event: &Event| {
-            matches!(event.kind, EventKind::Started | EventKind::Progress | EventKind::Queued)
+            use EventKind::{Leased, Progress, Queued, Started};
+            matches!(event.kind, Leased | Started | Progress | Queued)
         };
         self.writes.news |= !events.iter().all(quiet);
         self.writes.events.extend(events.iter().cloned());

@@ -57,6 +57,15 @@ fn a_solver_that_is_not_what_was_promised_is_never_run() {
 }
 
 #[test]
+fn a_solver_from_a_host_that_nobody_allowed_is_not_fetched() {
+    let scene = Scene::new(&[]);
+    let _agent = scene.agent("n1", &[]);
+    let body = json!({"type": "solve", "solver_url": "http://files.invalid/solver", "solver_checksum": "0".repeat(64)});
+    let job = scene.wait_for(&scene.job(&body), "failed");
+    assert!(job["fail_reason"].as_str().unwrap().contains("--allow-http-host"), "{job}");
+}
+
+#[test]
 fn a_solver_that_fails_is_tried_again_and_its_last_words_are_kept() {
     let scene = Scene::new(&[]);
     let files = Files::offer("echo first >&2; echo the reason >&2; exit 3");

@@ -2,6 +2,7 @@
 //! can happen to all of them.
 
 mod agents;
+mod doors;
 mod outages;
 pub mod scene;
 mod several;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::scene::{Files, Scene};
+use crate::sandbox::Sandbox;
 
 /// How often each job has begun, by the lines it wrote.
 fn runs(scene: &Scene) -> BTreeMap<String, usize> {
@@ -38,6 +39,33 @@ fn a_job_goes_on_while_the_hub_is_away_and_its_result_is_delivered_when_it_is_ba
     let job = scene.wait_for(&id, "completed");
     assert_eq!((&job["result"], &job["attempts"]), (&json!(7), &json!(1)));
     assert_eq!(runs(&scene), BTreeMap::from([(id, 1)]));
+}
+
+#[test]
+fn what_a_machine_measured_while_the_hub_was_away_is_delivered_when_it_is_back() {
+    let sandbox = Sandbox::new().with_env("PUSH_INTERVAL_MS", "100");
+    let mut scene = Scene::on(sandbox, &[]);
+    let _agent = scene.agent("n1", &[]);
+    let measured = |scene: &Scene| -> Vec<i64> {
+        let (_, fleet) = scene.get("/api/fleet");
+        let history = fleet[0]["history"].as_array().cloned().unwrap_or_default();
+        history.iter().filter_map(|one| one["at"].as_i64()).collect()
+    };
+    scene.until("a first measurement", |scene| !measured(scene).is_empty());
+    scene.hub.kill();
+    let gone = millis_now();
+    scene.until("a few measurements that nobody takes in", |_| millis_now() > gone + 1_000);
+    let back = millis_now();
+    scene.restart();
+    scene.until("what was measured meanwhile", |scene| {
+        let meanwhile = |at: &i64| (gone..back).contains(at);
+        measured(scene).iter().filter(|at| meanwhile(at)).count() > 3
+    });
+}
+
+fn millis_now() -> i64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+    i64::try_from(since.as_millis()).unwrap()
 }
 
 #[test]

@@ -158,8 +158,14 @@ impl Scene {
 /// Starts a hub and reads where it listens.
 pub fn serve(sandbox: &Sandbox, port: u16, flags: &[String]) -> (Process, u16) {
     let listen = format!("127.0.0.1:{port}");
-    let mut words = vec!["serve", "--json", "--listen", &listen];
+    let mut words = vec!["--listen", &listen];
     words.extend(flags.iter().map(String::as_str));
+    serve_as(sandbox, &words)
+}
+
+/// Starts a hub with nothing but these flags, and reads where it listens.
+pub fn serve_as(sandbox: &Sandbox, flags: &[&str]) -> (Process, u16) {
+    let words = [&["serve", "--json"], flags].concat();
     let log = std::fs::File::options()
         .create(true)
         .append(true)

@@ -37,12 +37,17 @@ impl Pair {
     }
 }
 
-/// Events of a hub's stream with their numbers, as they come, after a number. The connection ends with the hub.
+/// Events of a hub with their numbers, as they come, after a number. The connection ends with the hub.
 fn follow(port: u16, after: Option<u64>) -> Receiver<(u64, Value)> {
+    follow_stream(port, "/api/events", after)
+}
+
+/// The same of any stream.
+fn follow_stream(port: u16, path: &str, after: Option<u64>) -> Receiver<(u64, Value)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let resume = after.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
     // The older protocol has no chunks, so that a line of the stream is a line of the answer.
-    let head = format!("GET /api/events HTTP/1.0\r\nHost: localhost\r\n{resume}\r\n");
+    let head = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n{resume}\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     let (tell, events) = channel();
     std::thread::spawn(move || {
@@ -136,6 +141,8 @@ fn any_hub_will_do(sandbox: Sandbox) {
     let pair = Pair::on(sandbox);
     let scene = &pair.scene;
     let events = follow(pair.port, Some(0));
+    let told =
+        [scene.port(), pair.port].map(|port| follow_stream(port, "/api/jobs/events", Some(0)));
 
     // A claim that waits at one hub takes a job that is submitted to the other.
     let worker = json!({"worker_id": "w1", "cores": 1, "ram_gb": 1, "tags": [], "types": ["hand"]});
@@ -151,6 +158,16 @@ fn any_hub_will_do(sandbox: Sandbox) {
     assert_eq!(status, 200, "{claimed}");
     assert!(claimed.to_string().contains(&id), "{claimed}");
 
+    // Both tell of the claim when it was made, and by whom; nobody has begun yet.
+    for events in &told {
+        let seen =
+            until(events, "the claim in each hub's stream", |event| event["state"] == "leased");
+        let claim = &seen.last().unwrap().1;
+        assert_eq!((&claim["id"], &claim["status"]), (&json!(id), &json!("assigned")), "{claim}");
+        assert_eq!(claim["worker_id"], "w1", "{claim}");
+        assert_eq!(seen.len(), 2, "submitted, then claimed: {seen:?}");
+    }
+
     // Reported to the hub that did not hand it out.
     let beat = json!({"worker_id": "w1"});
     let (status, answer) = scene.post(&format!("/api/jobs/{id}/heartbeat"), &beat);
@@ -160,6 +177,10 @@ fn any_hub_will_do(sandbox: Sandbox) {
     assert_eq!(status, 200, "{answer}");
     let (_, job) = pair.ask_other("GET", &format!("/api/jobs/{id}"), None);
     assert_eq!((&job["state"], &job["result"]), (&json!("completed"), &json!({"y": 2})));
+    for port in [scene.port(), pair.port] {
+        let (_, listed) = call(port, "GET", "/api/jobs?type=hand", None).unwrap();
+        assert_eq!(listed[0]["worker_id"], "w1", "who ran it, in lists as well: {listed}");
+    }
     until(&events, "the completion in the other hub's stream", |event| {
         event["type"] == "work_completed" && event["job"] == id.as_str()
     });
