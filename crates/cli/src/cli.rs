@@ -36,8 +36,8 @@ pub struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Globals {
-    /// The store: sqlite:PATH, a bare path, lmdb:DIRECTORY or memory: [env: RUNCUE_STORE] [default:
-    /// sqlite:.runcue/queue.db]
+    /// The store: sqlite:PATH, a bare path, lmdb:DIRECTORY, postgres://HOST/DATABASE, redis://HOST or memory: [env:
+    /// RUNCUE_STORE] [default: sqlite:.runcue/queue.db]
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,
     /// Answer in JSON: one document, or one per line for streams

@@ -107,12 +107,16 @@ impl Events {
 
     async fn read(&mut self) -> Result<()> {
         let shared = &self.shared;
+        // Everything after that place may be gone; later pages follow what was read. Asked for before the events: one
+        // that comes in between would be taken for one that is gone.
+        let last = match self.resumed {
+            false => Some(shared.ask(shared.store.last_event()).await?),
+            true => None,
+        };
         let events = shared.ask(shared.store.events(self.after, BATCH)).await?;
         let next = match events.first() {
             Some(first) => first.seq,
-            // Everything after that place may be gone; later pages follow what was read.
-            None if !self.resumed => shared.ask(shared.store.last_event()).await? + 1,
-            None => 0,
+            None => last.map_or(0, |last| last + 1),
         };
         self.resumed = true;
         if let Some(missed) = Event::missed(self.after, next, shared.clock.now()) {

@@ -69,10 +69,9 @@ pub async fn run(args: Args, app: &App) -> Result<Exit, Trouble> {
         None => latest(&*store, &wanted, shown_first).await?,
     };
     if let Some(seen) = args.after {
-        let next = match store.events(seen, 1).await?.first() {
-            Some(first) => first.seq,
-            None => store.last_event().await? + 1,
-        };
+        // Asked for first: one that comes in between would be taken for one that is gone.
+        let last = store.last_event().await?;
+        let next = store.events(seen, 1).await?.first().map_or(last + 1, |first| first.seq);
         if let Some(missed) = Event::missed(seen, next, clock::now()) {
             after = missed.seq;
             show(&missed, app)?;
