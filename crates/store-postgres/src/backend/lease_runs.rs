@@ -107,3 +107,107 @@ fn follows((job, lease): (&Job, &Lease), (next_job, next): (&Job, &Lease)) -> bo
         && next_job.life.started_at == job.life.started_at
         && (next.worker, next.until, next.start_by) == (lease.worker, lease.until, lease.start_by)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use runcue_core::{JobId, JobSpec, LaneId, TaskName, Token, WorkerId};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    /// So many jobs that were claimed one after the other, each changed as said.
+    fn runs(count: u64, change: impl Fn(u64, &mut Job, &mut Lease)) -> Vec<i32> {
+        let mut writes = WriteSet::default();
+        for n in 1..=count {
+            let id = JobId::from_u128(n.into());
+            let spec = Arc::new(JobSpec::new(id, TaskName::new("t").unwrap()));
+            let life = Life::begin(NOW, Wait::Turn);
+            let life = Life { attempt: 1, started_at: Some(NOW), ..life };
+            let mut job = Job { seq: Seq(n), lane: LaneId(1), spec, life, has_dependents: false };
+            let mut lease = Lease {
+                job: id,
+                attempt: 1,
+                worker: WorkerId::from_u128(1),
+                token: Token(100 + n),
+                until: NOW.plus(Duration::from_secs(30)),
+                start_by: None,
+            };
+            change(n, &mut job, &mut lease);
+            job.life.state = State::Running(lease);
+            let before = State::Queued(Wait::Turn);
+            writes.jobs.insert(job.seq, JobWrite::Change { job, before });
+        }
+        let (runs, inside) = LeaseRuns::of(&writes);
+        assert_eq!(inside.len(), runs.seqs.len());
+        runs.jobs
+    }
+
+    #[test]
+    fn leases_that_follow_each_other_are_a_run_if_they_are_enough() {
+        assert_eq!(runs(10, |_, _, _| {}), [10]);
+        assert!(runs(3, |_, _, _| {}).is_empty());
+        assert_eq!(runs(2_001, |_, _, _| {}), [1_000, 1_000]);
+        assert_eq!(runs(10, |n, _, lease| lease.token.0 += u64::from(n > 5)), [5, 5]);
+    }
+
+    #[test]
+    fn what_a_run_says_of_all_is_the_same_for_all() {
+        let other = WorkerId::from_u128(2);
+        let half = |n: u64| n > 5;
+        assert_eq!(
+            runs(10, |n, _, lease| if half(n) {
+                lease.worker = other
+            }),
+            [5, 5]
+        );
+        assert_eq!(
+            runs(10, |n, _, lease| if half(n) {
+                lease.until = NOW
+            }),
+            [5, 5]
+        );
+        assert_eq!(
+            runs(10, |n, _, lease| if half(n) {
+                lease.start_by = Some(NOW)
+            }),
+            [5, 5]
+        );
+        let later = Some(NOW.plus(Duration::from_secs(1)));
+        assert_eq!(
+            runs(10, |n, job, _| if half(n) {
+                job.life.started_at = later
+            }),
+            [5, 5]
+        );
+        assert_eq!(
+            runs(10, |n, job, _| if half(n) {
+                job.life.attempt = 2
+            }),
+            [5, 5]
+        );
+    }
+
+    #[test]
+    fn a_job_to_which_more_has_happened_has_a_row_of_its_own() {
+        let fifth = |n: u64| n == 5;
+        assert_eq!(
+            runs(10, |n, job, _| if fifth(n) {
+                job.life.crashes = 1
+            }),
+            [4, 5]
+        );
+        assert_eq!(runs(10, |n, job, _| job.has_dependents = fifth(n)), [4, 5]);
+        assert_eq!(runs(10, |n, job, _| job.life.cancel_requested = fifth(n)), [4, 5]);
+        let error = || Some("boom".to_owned());
+        assert_eq!(
+            runs(10, |n, job, _| if fifth(n) {
+                job.life.last_error = error()
+            }),
+            [4, 5]
+        );
+    }
+}

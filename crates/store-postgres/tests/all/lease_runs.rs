@@ -115,9 +115,12 @@ async fn each_leaves_on_its_own_and_the_row_goes_with_the_last() {
     assert_eq!(queue.runs().await, [9, 8]);
     // A heartbeat gives a row of its own; what happens to that one does not count again.
     let lease = first[0].clone();
-    let longer = Extend { lease, lease_for: Duration::from_secs(120), progress: None };
-    queue.store.extend(NOW, vec![longer]).await.unwrap();
-    assert_eq!(queue.runs().await, [8, 8]);
+    for seconds in [120, 180] {
+        let lease_for = Duration::from_secs(seconds);
+        let longer = Extend { lease: lease.clone(), lease_for, progress: None };
+        queue.store.extend(NOW, vec![longer]).await.unwrap();
+        assert_eq!(queue.runs().await, [8, 8]);
+    }
     queue.end(&first[..1], done()).await;
     assert_eq!(queue.runs().await, [8, 8]);
     // Given back, it waits again, and the next claim has it anew while the old run is still there.
@@ -127,6 +130,12 @@ async fn each_leaves_on_its_own_and_the_row_goes_with_the_last() {
     let third = queue.claim(WorkerId::from_u128(2), 13).await;
     assert!(ids(&third).starts_with(&ids(&first[1..4])));
     queue.runs().await;
+    let other = open(&queue.database);
+    let read = other.get(ids(&third)).await.unwrap();
+    for (job, lease) in read.into_iter().map(Option::unwrap).zip(&third) {
+        assert_eq!(job.life.state.lease(), Some(lease), "the latest one counts");
+    }
+    other.close().await.unwrap();
     // The former holder has no say any more.
     let late = queue.end(&first[1..4], done()).await;
     assert!(late.iter().all(|end| matches!(end, Finished::Lost)), "{late:?}");
