@@ -7,6 +7,8 @@ const STATES = ['queued', 'leased', 'running', 'completed', 'failed', 'cancelled
 const STATUS = { queued: 'pending', leased: 'assigned', running: 'running', completed: 'completed', failed: 'failed', cancelled: 'failed', quarantined: 'quarantined' };
 const LEASE_MS = 30_000;
 const KEEP_EVENTS = 20_000;
+/** Jobs that a search for text looks at before it gives up for this page. */
+const SEARCHED = 50_000;
 const SERIES_STEP = 5;
 
 export class Trouble extends Error {
@@ -117,9 +119,13 @@ export class Queue {
     const limit = Math.min(Number(filter.limit ?? 50), 500);
     const from = filter.before ? this.job(filter.before).seq : Infinity;
     const page = [];
+    let [looked, last] = [0, null];
     for (let index = this.order.length - 1; index >= 0; index--) {
       const job = this.jobs.get(this.order[index]);
-      if (!job || job.seq >= from || !this.matches(job, filter)) continue;
+      if (!job || job.seq >= from) continue;
+      if (filter.q && ++looked > SEARCHED) return { page, next: last };
+      last = job.id;
+      if (!this.matches(job, filter)) continue;
       if (page.length === limit) return { page, next: page.at(-1).id };
       page.push(this.view(job));
     }

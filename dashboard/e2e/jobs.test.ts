@@ -74,6 +74,16 @@ test('pages lead to the last job and back, each job once, in the order of submis
   await expect.poll(async () => (await rows())[0]).toBe(seen[0]);
 });
 
+test('a search that has not looked at everything says so, and goes on', async () => {
+  await hub.submit({ type: 'needle' });
+  await hub.submitMany(Array.from({ length: 50_100 }, () => ({ type: 'hay' })));
+  visitor = await visit(hub.url, 'jobs?q=needle');
+  const { page } = visitor;
+  await page.getByText('No match so far').waitFor();
+  await page.getByRole('link', { name: 'Look further back' }).click();
+  await page.locator('table.jobs tbody tr', { hasText: 'needle' }).waitFor();
+});
+
 test('an action on everything that matches says how many before it does it', async () => {
   await hub.submitMany([...Array.from({ length: 60 }, () => ({ type: 'doomed' })), ...Array.from({ length: 5 }, () => ({ type: 'kept' }))]);
   visitor = await visit(hub.url, 'jobs?type=doomed');

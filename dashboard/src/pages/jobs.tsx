@@ -146,6 +146,10 @@ function Rows({ list, filter, before }: { list: JobList; filter: Filter; before:
   if (error != null && (rows === null || list.stale.value)) return <div class="inside"><Problem error={error} /></div>;
   if (rows === null) return <p class="loading tall" role="status">Loading…</p>;
   if (rows.length === 0 && list.stale.value) return <p class="loading tall" role="status">Loading…</p>;
+  const further = list.page.data.value?.next ?? null;
+  if (rows.length === 0 && further) {
+    return <Empty title="No match so far"><p>Asked for: {describe(filter)}. Only so many jobs are looked through at once, the newest first; there are older ones.</p><a class="button" href={address(filter, further)}>Look further back</a></Empty>;
+  }
   if (rows.length === 0) return before ? <Empty title="Nothing further back"><a class="button" href={address(filter, null)}>Back to the newest</a></Empty> : <NoJobs filter={filter} />;
   return (
     <>
