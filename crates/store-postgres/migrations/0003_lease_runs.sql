@@ -9,8 +9,8 @@ SELECT runcue.take_turn();
 CREATE TABLE runcue.lease_run (
     -- The number of the first lease; those of the others follow, in the order of `seqs`.
     token      bigint    PRIMARY KEY,
-    -- At most 1000.
-    jobs       integer   NOT NULL,
+    -- A lease finds its run among those whose first number is less than 1000 from its own.
+    jobs       integer   NOT NULL CHECK (jobs <= 1000),
     -- Those of them that have no row of their own yet. With the last one the run goes.
     remain     integer   NOT NULL,
     seqs       bigint[]  NOT NULL,

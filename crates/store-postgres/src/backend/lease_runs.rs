@@ -13,8 +13,7 @@ use crate::rows::{flags, signed, small, stage};
 
 /// Fewer than this are cheaper with rows of their own.
 const FEWEST: usize = 4;
-/// So many at the most: a lease finds its run among those whose first number is no further from its own than this. The
-/// schema knows it.
+/// So many at the most, as the schema has it, which refuses more.
 const MOST: usize = 1000;
 
 /// Runs of leases, by column.
