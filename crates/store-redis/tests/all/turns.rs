@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use runcue_core::{JobId, TaskName};
 use runcue_store::overlay::{Backend, CommitId, Committed, Questions, WriteSet};
-use runcue_store::{ClaimRequest, Store, SubmitBatch};
+use runcue_store::{ClaimRequest, Finish, Store, SubmitBatch};
 use runcue_store_redis::{Options, RedisBackend, open_url};
-use runcue_store_suite::scene::{BEGINNING, group, id, job, job_of, worker};
+use runcue_store_suite::scene::{BEGINNING, done, group, id, job, job_after, job_of, worker};
 use runcue_test_servers::Redis;
 
 const TURN: &str = "runcue:{default}:turn";
@@ -109,6 +109,28 @@ async fn a_daemon_that_is_far_behind_reads_everything() {
     ids.sort();
     assert_eq!(ids, (1..=4999).map(id).collect::<Vec<_>>());
     assert_eq!(one.check(BEGINNING).await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn daemons_that_claim_many_by_turns_get_each_job_once() {
+    let server = Redis::settings().start().unwrap();
+    let daemons = [open_url(&server.url()).unwrap(), open_url(&server.url()).unwrap()];
+    let jobs = (1..=2000).map(job).chain([job_after(3000, &[7])]);
+    daemons[0].submit(BEGINNING, SubmitBatch::of(jobs.collect())).await.unwrap();
+    let mut claimed = Vec::new();
+    for daemon in daemons.iter().cycle().take(10) {
+        let request = ClaimRequest::new(worker(1), 300);
+        claimed.extend(daemon.claim(BEGINNING, request).await.unwrap().jobs);
+    }
+    let ids: Vec<JobId> = claimed.iter().map(|(job, _)| job.id()).collect();
+    assert_eq!(ids, (1..=2000).map(id).collect::<Vec<_>>());
+    // Whether somebody waits for a job comes with it.
+    let awaited = claimed.into_iter().filter(|(job, _)| job.has_dependents);
+    let ends: Vec<Finish> = awaited.map(|(_, lease)| Finish { lease, outcome: done() }).collect();
+    assert_eq!(ends.len(), 1);
+    daemons[0].finish(BEGINNING, ends).await.unwrap();
+    let last = daemons[1].claim(BEGINNING, ClaimRequest::new(worker(1), 300)).await.unwrap();
+    assert_eq!(last.jobs.iter().map(|(job, _)| job.id()).collect::<Vec<_>>(), [id(3000)]);
 }
 
 #[tokio::test]
