@@ -12,6 +12,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0001_queue.sql"),
     include_str!("../migrations/0002_sessions.sql"),
     include_str!("../migrations/0003_lease_runs.sql"),
+    include_str!("../migrations/0004_told.sql"),
 ];
 
 /// The newest schema this version knows.

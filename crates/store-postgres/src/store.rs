@@ -41,7 +41,8 @@ pub fn open_url(url: &str) -> Result<PostgresStore> {
     open(Options::parse(url)?)
 }
 
-fn random() -> Result<u128> {
+/// What nobody can guess.
+pub(crate) fn random() -> Result<u128> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| StoreError::Unavailable(error.to_string()))?;
     Ok(u128::from_be_bytes(bytes))

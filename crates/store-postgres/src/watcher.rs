@@ -79,7 +79,7 @@ async fn follow(
         while let Ok(told) = tokio::time::timeout_at(next, heard.recv()).await {
             match told {
                 Some(payload) if payload == "inbox" => news.inbox(),
-                Some(payload) => news.heard(payload.parse().unwrap_or(0)),
+                Some(payload) => news.told(&payload),
                 None => return Ok(()),
             }
         }

@@ -1,6 +1,6 @@
 -- Writes all that came of a turn, or nothing.
 -- KEYS: meta. ARGV: schema, the revision it follows, the turn's word or nothing, the daemon, the commit's id,
--- numbers, what others must know, '1' if they are to be woken, '1' if more is staged, ids of new jobs,
+-- numbers, what others must know, what wakes them or nothing, '1' if more is staged, ids of new jobs,
 -- changes to carry out, how long the turn lasts from here on in ms or nothing if it ends. Ids and changes are
 -- packed.
 -- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', seconds, µs, '1' if the turn goes on}.
@@ -50,9 +50,9 @@ elseif holder then
     call('DEL', prefix .. 'turn')
     pass_on(prefix)
 end
-if ARGV[8] == '1' then
+if ARGV[8] ~= '' then
     -- Whoever may not publish is still heard of by those who poll.
-    redis.pcall('PUBLISH', prefix .. 'news', revision)
+    redis.pcall('PUBLISH', prefix .. 'news', ARGV[8])
 end
 local time = call('TIME')
 return {'done', time[1], time[2], kept}

@@ -195,6 +195,7 @@ impl RedisBackend {
         let follows = writes.follows.to_string();
         let numbers = rows::numbers(&writes.numbers).map_err(|why| unreadable(link, why))?;
         let delta = delta::of(writes).map_err(|why| unreadable(link, why))?;
+        let news = writes.message();
         let word = self.turn_word(writes.in_turn).to_owned();
         let watch = self.watch.take().filter(|watch| watch.allows(writes.follows, &word));
         if self.bulk && !large && (many || ids.is_empty()) && watch.is_some() {
@@ -207,7 +208,7 @@ impl RedisBackend {
                 delta: &delta,
                 changes: &changes,
                 turn: writes.in_turn.then_some((&word, lasts)),
-                news: writes.news,
+                news: news.as_deref(),
             };
             return Ok(match transaction.send(link)? {
                 Done::Written { now, kept, watch } => {
@@ -234,7 +235,7 @@ impl RedisBackend {
                 id.as_bytes(),
                 numbers.as_bytes(),
                 delta.as_bytes(),
-                flag(writes.news).as_bytes(),
+                news.as_deref().unwrap_or_default().as_bytes(),
                 flag(large).as_bytes(),
                 &packed_ids,
                 &body,
@@ -397,6 +398,17 @@ impl Backend for RedisBackend {
 
     fn ask(&mut self, questions: &Questions) -> Result<Answers> {
         self.on(|_, link| questions::ask(link, questions))
+    }
+
+    fn secret(&mut self) -> Result<Option<Vec<u8>>> {
+        let fresh = format!("{:032x}", crate::store::random(&self.options)?);
+        self.on(|_, link| {
+            let mut batch = Batch::default();
+            link.queue(&mut batch, "HSETNX", "meta", &[b"secret", fresh.as_bytes()]);
+            link.queue(&mut batch, "HGET", "meta", &[b"secret"]);
+            let replies = link.all(&batch)?;
+            Ok(text(&replies[1]).map(<[u8]>::to_vec))
+        })
     }
 
     fn whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {

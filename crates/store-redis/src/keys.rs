@@ -3,7 +3,7 @@
 //!
 //! | key | type | what |
 //! |---|---|---|
-//! | `meta` | hash | `schema`, `revision`, `numbers`; `pending`: a large commit that is being carried out |
+//! | `meta` | hash | `schema`, `revision`, `numbers`; `pending`: a large commit that is being carried out; `secret`: what daemons sign with what they tell each other |
 //! | `turn` | string | the word of the daemon whose turn it is; expires |
 //! | `line` | list | the words of daemons that wait for their turn, in the order they came; expires |
 //! | `next` | string | the word of the daemon whose turn is next; expires |

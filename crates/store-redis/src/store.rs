@@ -21,7 +21,7 @@ pub type RedisStore = ServerStore<RedisBackend, RedisReader>;
 /// # Errors
 /// One line that says what is wrong with the address or the server, and the fix.
 pub fn open(options: Options) -> Result<RedisStore> {
-    let instance = instance(&options)?;
+    let instance = random(&options)?;
     let mut backend = RedisBackend::new(options.clone(), instance);
     let persistence = persistence::inspect(&mut options.connect()?, &options)?;
     backend.connect()?;
@@ -42,8 +42,8 @@ pub fn open_url(url: &str) -> Result<RedisStore> {
     open(Options::parse(url)?)
 }
 
-/// Tells this start of this program from every other.
-fn instance(options: &Options) -> Result<u128> {
+/// What nobody can guess: tells this start of this program from every other.
+pub(crate) fn random(options: &Options) -> Result<u128> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         StoreError::Unavailable(format!("{}: no random numbers here: {error}", options.place))

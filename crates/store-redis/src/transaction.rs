@@ -70,8 +70,8 @@ pub struct Transaction<'a> {
     pub changes: &'a Changes,
     /// The word of the turn that it is made in, and how long that lasts from here on in ms; nothing if it ends.
     pub turn: Option<(&'a str, Option<&'a str>)>,
-    /// Whether others are to be woken.
-    pub news: bool,
+    /// What wakes the others, if they are to be.
+    pub news: Option<&'a str>,
 }
 
 /// What came of a transaction.
@@ -119,8 +119,8 @@ impl Transaction<'_> {
         if let Some(word) = ends {
             link.queue_script(&mut batch, Script::Abandon, &[word.as_bytes()]);
         }
-        if self.news {
-            link.queue(&mut batch, "PUBLISH", "news", &[self.revision.as_bytes()]);
+        if let Some(news) = self.news {
+            link.queue(&mut batch, "PUBLISH", "news", &[news.as_bytes()]);
         }
         Watch::queue(link, &mut batch);
         let replies = link.send(&batch)?;

@@ -90,8 +90,7 @@ fn listen(options: &Options, stop: &AtomicBool, news: &News) -> runcue_store::Re
         }
         match subscription.get_message() {
             Ok(message) => {
-                let text = String::from_utf8_lossy(message.get_payload_bytes()).into_owned();
-                news.heard(text.parse().unwrap_or(0));
+                news.told(&String::from_utf8_lossy(message.get_payload_bytes()));
             }
             Err(error) if error.is_timeout() => quiet += NOTICE,
             Err(error) => return Err(explain(error)),

@@ -1,7 +1,10 @@
 //! What batches cost on a server in round trips, counted between the store and it: so many, however many jobs
 //! there are.
 
+use std::time::Duration;
+
 use runcue_store::{ClaimRequest, Extend, Finish, Finished, Outcome, Store, SubmitBatch};
+use tokio::time::timeout;
 
 use crate::scene::{BEGINNING, group, job, job_after, job_using, secs, slots, worker};
 
@@ -71,4 +74,41 @@ pub async fn no_round_trip_per_job(one: &dyn Store, two: &dyn Store, trips: impl
             assert!(finished.iter().all(|answer| matches!(answer, Finished::Now { .. })));
         }
     }
+}
+
+/// How long to wait for news at the most.
+const BOUND: Duration = Duration::from_secs(30);
+
+async fn news(store: &dyn Store, since: u64) {
+    timeout(BOUND, store.changed(since)).await.expect("nothing was heard");
+}
+
+/// A job that comes while a daemon waits is claimed in one round trip, and its submission takes one, too: what each has
+/// changed is told with the news. The handles must not look by themselves meanwhile.
+pub async fn one_round_trip_from_news_to_claim(
+    one: &dyn Store,
+    two: &dyn Store,
+    trips: impl Fn() -> u64,
+) {
+    let (mut submissions, mut claims) = (Vec::new(), Vec::new());
+    for n in 1..=20 {
+        one.changed(0).await;
+        let version = two.changed(0).await;
+        let before = trips();
+        one.submit(BEGINNING, SubmitBatch::of(vec![job(n)])).await.unwrap();
+        submissions.push(trips() - before);
+        news(two, version).await;
+        let before = trips();
+        let claimed = two.claim(BEGINNING, ClaimRequest::new(worker(1), 5)).await.unwrap();
+        claims.push(trips() - before);
+        let (_, lease) = claimed.jobs.into_iter().next().unwrap();
+        let version = one.changed(0).await;
+        let outcome = Outcome::Done { result: None, result_key: None };
+        two.finish(BEGINNING, vec![Finish { lease, outcome }]).await.unwrap();
+        news(one, version).await;
+    }
+    // The first ones are for whatever is done once; and a handle that hears of its own change may go on too early.
+    let single = |trips: &[u64]| trips[8..].iter().filter(|trips| **trips == 1).count();
+    assert!(single(&submissions) >= 6, "round trips of submissions: {submissions:?}");
+    assert!(single(&claims) >= 6, "round trips of claims: {claims:?}");
 }

@@ -10,6 +10,7 @@ use runcue_core::{
 };
 
 use runcue_core::map::Map;
+use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::reply::{GroupInfo, LogChunk, QueueInfo, Record, ScheduleInfo};
@@ -61,7 +62,7 @@ pub struct UsageRow {
 }
 
 /// The numbers a store counts on with.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// The latest job.
     pub seq: Seq,

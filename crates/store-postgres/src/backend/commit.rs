@@ -21,6 +21,8 @@ use crate::rows::{flags, id_of, outcome, rank_of, signed, small, stage, text};
 const JOBS_PER_PART: usize = 20_000;
 
 const FOLLOW: &str = "SELECT runcue.follow($1)";
+/// Quotes what is told.
+const TOLD: &str = "$told$";
 /// How many values the two functions take.
 const JOBS: usize = 55;
 const TURN: usize = 55;
@@ -41,6 +43,25 @@ static WRITE_BOTH: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {turn} FROM {jobs} AS written")
 });
 
+/// A whole commit as one message, which is a transaction by itself, for whoever is not in a turn. Its own values come
+/// first: the revision it follows, a channel and what is told there, if anything, and a word by which it is recognised.
+const OWN: usize = 4;
+
+fn whole(write: &str) -> String {
+    format!(
+        "SELECT CASE WHEN runcue.follow($1) > 0 THEN ({write}) END, \
+         CASE WHEN $3 <> '' THEN pg_notify($2, $3) END WHERE $4 <> ''"
+    )
+}
+
+static WHOLE_TURN: LazyLock<String> =
+    LazyLock::new(|| whole(&format!("SELECT {}", call("write_turn", OWN + 1, TURN))));
+static WHOLE_BOTH: LazyLock<String> = LazyLock::new(|| {
+    let (jobs, turn) =
+        (call("write_jobs", OWN + 1, JOBS), call("write_turn", OWN + JOBS + 1, TURN));
+    whole(&format!("SELECT {turn} FROM {jobs} AS written"))
+});
+
 /// How a statement of a commit went.
 enum Wrote {
     Done(i64),
@@ -50,9 +71,14 @@ enum Wrote {
 
 impl PostgresBackend {
     pub(super) fn write(&mut self, writes: &WriteSet) -> Result<Committed> {
-        let follows = signed(writes.follows);
         let parts = job_parts(writes);
-        let rest = Rest::of(writes);
+        if !writes.in_turn && !self.in_turn && !self.options.pooler() && parts.len() < 2 {
+            return self.write_whole(writes, parts.first());
+        }
+        let follows = signed(writes.follows);
+        let told = writes.tells.as_ref().and(writes.message()).filter(|told| !told.contains(TOLD));
+        let mut rest = Rest::of(writes);
+        rest.news &= told.is_none();
         let of = |values: Vec<Value<'_>>| -> Vec<Type> {
             values.into_iter().map(|(_, of)| of).collect()
         };
@@ -85,6 +111,8 @@ impl PostgresBackend {
             (false, false) => "/* write_turn */ COMMIT",
         };
         let (begin, end) = (self.begin.clone(), self.options.sql(end));
+        let channel = self.options.channel().replace('"', "\"\"");
+        let notify = told.map(|told| format!("NOTIFY \"{channel}\", {TOLD}{told}{TOLD}"));
         let wrote = self.run(rows, async |client| {
             let mut flight = Flight::new(client);
             // In a turn nobody else has written; outside of one that is to be seen before much is sent.
@@ -98,6 +126,10 @@ impl PostgresBackend {
             flight.ask(&turn, values);
             if keep && !lasting {
                 flight.ask(&hold, vec![]);
+            }
+            // Apart from the end, which also ends a transaction that has failed.
+            if let Some(notify) = &notify {
+                flight.plain(notify);
             }
             flight.plain(&end);
             match flight.land().await {
@@ -121,6 +153,38 @@ impl PostgresBackend {
         }
         Ok(match wrote? {
             Wrote::Done(now) => Committed::Done { now: Timestamp::from_micros(now), kept: keep },
+            Wrote::Behind => Committed::Behind,
+            Wrote::Known => Committed::Known(self.known(writes)?),
+        })
+    }
+
+    /// Writes without a turn, in one message.
+    fn write_whole(&mut self, writes: &WriteSet, jobs: Option<&JobPart>) -> Result<Committed> {
+        let follows = signed(writes.follows);
+        let told = writes.tells.as_ref().and(writes.message()).unwrap_or_default();
+        let mut rest = Rest::of(writes);
+        rest.news &= told.is_empty();
+        let (channel, word) = (self.options.channel(), "write_turn");
+        let own: [Value<'_>; OWN] = [
+            (&follows, Type::INT8),
+            (&channel, Type::TEXT),
+            (&told, Type::TEXT),
+            (&word, Type::TEXT),
+        ];
+        let mut values = own.to_vec();
+        values.extend(jobs.map(JobPart::values).unwrap_or_default());
+        values.extend(rest.values());
+        let types: Vec<Type> = values.iter().map(|(_, of)| of.clone()).collect();
+        let text = self.text(if jobs.is_some() { &WHOLE_BOTH } else { &WHOLE_TURN }, &types)?;
+        let rows = writes.jobs.len() + writes.events.len();
+        let wrote = self.run(rows, async |client| match text.query(client, &values).await {
+            Ok(rows) => Ok(Wrote::Done(rows.first().and_then(|row| row.get(0)).unwrap_or(0))),
+            Err(error) if is_behind(&error) => Ok(Wrote::Behind),
+            Err(error) if is_known_id(&error) => Ok(Wrote::Known),
+            Err(error) => Err(error),
+        });
+        Ok(match wrote? {
+            Wrote::Done(now) => Committed::Done { now: Timestamp::from_micros(now), kept: false },
             Wrote::Behind => Committed::Behind,
             Wrote::Known => Committed::Known(self.known(writes)?),
         })

@@ -17,6 +17,7 @@ mod pinned;
 mod pooler;
 mod round_trips;
 mod tls;
+mod told;
 
 use std::sync::{Arc, Mutex};
 

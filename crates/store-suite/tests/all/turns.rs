@@ -69,6 +69,17 @@ struct Server {
     lose_every: AtomicU32,
     commits: AtomicU32,
     handles: AtomicU64,
+    /// Turns that were begun.
+    begun: AtomicU64,
+    /// Whether daemons have a secret to sign with what they tell each other.
+    tells: bool,
+    listeners: Mutex<Vec<News>>,
+}
+
+impl Server {
+    fn tell(&self, message: &str) {
+        self.listeners.lock().unwrap().iter().for_each(|news| news.told(message));
+    }
 }
 
 impl Rows {
@@ -327,6 +338,7 @@ impl Backend for Maps {
         let mut rows = self.server.free.wait_while(rows, |rows| rows.taken).unwrap();
         rows.taken = true;
         self.in_turn = true;
+        self.server.begun.fetch_add(1, Ordering::Relaxed);
         let revision = rows.revision();
         Ok(Opening {
             revision,
@@ -343,6 +355,10 @@ impl Backend for Maps {
 
     fn ask(&mut self, questions: &Questions) -> Result<Answers> {
         Ok(self.server.rows.lock().unwrap().answer(questions, self.in_turn))
+    }
+
+    fn secret(&mut self) -> Result<Option<Vec<u8>>> {
+        Ok(self.server.tells.then(|| b"only daemons know it".to_vec()))
     }
 
     fn begins_behind(&self) -> bool {
@@ -472,6 +488,7 @@ impl Backend for Maps {
             Committed::Known(known)
         } else {
             rows.write(writes);
+            self.server.tell(&writes.message().unwrap_or_default());
             Committed::Done { now: Timestamp::ZERO, kept: writes.keeps_turn }
         };
         drop(rows);
@@ -570,7 +587,9 @@ impl Reader for Look {
         Ok(Some((before.map(id).collect(), behind.map(id).collect())))
     }
 
-    fn listen(&self, _: &News) {}
+    fn listen(&self, news: &News) {
+        self.0.listeners.lock().unwrap().push(news.clone());
+    }
 
     fn durability(&self) -> &'static str {
         "maps"
@@ -583,11 +602,12 @@ impl Reader for Look {
 pub struct Servers {
     latest: Mutex<Arc<Server>>,
     lose_every: u32,
+    tells: bool,
 }
 
 impl Servers {
     pub fn new() -> Self {
-        Self { latest: Mutex::default(), lose_every: 0 }
+        Self { latest: Mutex::default(), lose_every: 0, tells: false }
     }
 
     /// Servers that lose every so many replies.
@@ -595,7 +615,12 @@ impl Servers {
         Self { lose_every: every, ..Self::new() }
     }
 
-    fn handle(&self) -> Arc<dyn Store> {
+    /// Servers whose handles listen, and are told of what the others change.
+    pub fn telling(self) -> Self {
+        Self { tells: true, ..self }
+    }
+
+    async fn handle(&self) -> Arc<dyn Store> {
         let server = self.latest.lock().unwrap().clone();
         let instance = u128::from(server.handles.fetch_add(1, Ordering::Relaxed) + 1) << 64;
         let backend = Maps { server: server.clone(), in_turn: false };
@@ -605,25 +630,30 @@ impl Servers {
             callers_clock: true,
             patience: Duration::from_secs(20),
         };
-        Arc::new(ServerStore::new(backend, Look(server), settings).unwrap())
+        let store = Arc::new(ServerStore::new(backend, Look(server), settings).unwrap());
+        if self.tells {
+            store.changed(0).await;
+        }
+        store
     }
 }
 
 #[async_trait]
 impl Maker for Servers {
     async fn open(&self) -> Arc<dyn Store> {
-        let server = Server { lose_every: self.lose_every.into(), ..Server::default() };
+        let (lose_every, tells) = (self.lose_every.into(), self.tells);
+        let server = Server { lose_every, tells, ..Server::default() };
         *self.latest.lock().unwrap() = Arc::new(server);
-        self.handle()
+        self.handle().await
     }
 
     async fn reopen(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
         drop(store);
-        Some(self.handle())
+        Some(self.handle().await)
     }
 
     async fn second_handle(&self, _: &Arc<dyn Store>) -> Option<Arc<dyn Store>> {
-        Some(self.handle())
+        Some(self.handle().await)
     }
 }
 
@@ -637,4 +667,107 @@ mod losing {
 
     runcue_store_suite::durable_suite!(Servers::losing(3));
     runcue_store_suite::model_suite!(Servers::losing(9), 8);
+}
+
+/// The same where daemons listen to each other.
+mod telling {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use runcue_core::{JobId, JobSpec, TaskName, Timestamp, WorkerId};
+    use runcue_store::{ClaimRequest, Finish, Outcome, Store, SubmitBatch};
+    use runcue_store_suite::Maker;
+
+    use super::Servers;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    async fn submit(store: &Arc<dyn Store>, n: u128) {
+        let job = JobSpec::new(JobId::from_u128(n), TaskName::new("work").unwrap());
+        store.submit(NOW, SubmitBatch::of(vec![job])).await.unwrap();
+    }
+
+    /// Claims a job and ends it.
+    async fn work(store: &Arc<dyn Store>, n: u128) {
+        let request = ClaimRequest::new(WorkerId::from_u128(7), 10);
+        let jobs = store.claim(NOW, request).await.unwrap().jobs;
+        let ids: Vec<JobId> = jobs.iter().map(|(job, _)| job.id()).collect();
+        assert_eq!(ids, [JobId::from_u128(n)]);
+        let outcome = Outcome::Done { result: None, result_key: None };
+        let ends = jobs.into_iter().map(|(_, lease)| Finish { lease, outcome: outcome.clone() });
+        store.finish(NOW, ends.collect()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_was_told_is_not_asked_for() {
+        let servers = Servers::new().telling();
+        let one = servers.open().await;
+        let two = servers.second_handle(&one).await.unwrap();
+        let begun = || servers.latest.lock().unwrap().begun.load(Ordering::Relaxed);
+        for n in 1..=3 {
+            submit(&one, n).await;
+            work(&two, n).await;
+        }
+        let before = begun();
+        for n in 4..=9 {
+            submit(&one, n).await;
+            work(&two, n).await;
+        }
+        assert_eq!(begun(), before);
+        assert_eq!(one.stats(NOW).await.unwrap().counts.completed, 9);
+    }
+
+    /// What was not heard is asked for, and afterwards others are believed again.
+    #[tokio::test]
+    async fn a_message_that_is_lost_is_made_up_for() {
+        let servers = Servers::new().telling();
+        let one = servers.open().await;
+        let two = servers.second_handle(&one).await.unwrap();
+        let listeners =
+            || std::mem::take(&mut *servers.latest.lock().unwrap().listeners.lock().unwrap());
+        for n in 1..=3 {
+            submit(&one, n).await;
+            work(&two, n).await;
+        }
+        let heard = listeners();
+        submit(&one, 4).await;
+        servers.latest.lock().unwrap().listeners.lock().unwrap().extend(heard);
+        submit(&one, 5).await;
+        let request = ClaimRequest::new(WorkerId::from_u128(7), 10);
+        let jobs = two.claim(NOW, request).await.unwrap().jobs;
+        let ids: Vec<JobId> = jobs.iter().map(|(job, _)| job.id()).collect();
+        assert_eq!(ids, [JobId::from_u128(4), JobId::from_u128(5)]);
+    }
+
+    /// Whoever knows the channel and not the secret is not believed, even if the revision comes out right.
+    #[tokio::test]
+    async fn what_nobody_has_signed_is_not_believed() {
+        let servers = Servers::new().telling();
+        let one = servers.open().await;
+        let two = servers.second_handle(&one).await.unwrap();
+        for n in 1..=3 {
+            submit(&one, n).await;
+            work(&two, n).await;
+        }
+        let server = servers.latest.lock().unwrap().clone();
+        let revision = server.rows.lock().unwrap().revision();
+        let signature = "0".repeat(64);
+        let next = revision + 1;
+        server.tell(&format!(r#"{next} {signature} {{"from":{revision},"to":{next}}}"#));
+        submit(&one, 4).await;
+        submit(&two, 5).await;
+        assert_eq!(one.stats(NOW).await.unwrap().counts.queued, 2);
+        assert_eq!(server.rows.lock().unwrap().jobs.len(), 5);
+    }
+
+    runcue_store_suite::contract_suite!(Servers::new().telling());
+    runcue_store_suite::durable_suite!(Servers::new().telling());
+    runcue_store_suite::model_suite!(Servers::new().telling(), 60);
+
+    mod losing {
+        use super::Servers;
+
+        runcue_store_suite::durable_suite!(Servers::losing(3).telling());
+        runcue_store_suite::model_suite!(Servers::losing(9).telling(), 8);
+    }
 }

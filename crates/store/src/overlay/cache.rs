@@ -9,6 +9,7 @@ use runcue_core::{
 };
 
 use super::kept::{Kept, LEFT_OF_A_LANE, Left};
+use super::told::{Telling, Told, Voice};
 use super::window::{ReadyLane, TimedWindow};
 use super::{
     Backend, Changed, CommitId, JobWrite, Numbers, Opening, Questions, Rank, Timed, WriteSet,
@@ -95,6 +96,10 @@ pub struct Overlay<B> {
     pub(super) shared: bool,
     /// Lanes that claims have looked at, of late.
     pub(super) recent_lanes: Vec<LaneId>,
+
+    /// What this daemon tells the others, and how they know that it was said by one of them.
+    telling: Telling,
+    pub(super) voice: Option<Voice>,
 }
 
 impl<B: Backend> Overlay<B> {
@@ -126,6 +131,8 @@ impl<B: Backend> Overlay<B> {
             expected_claims: 0,
             shared: false,
             recent_lanes: Vec::new(),
+            telling: Telling::default(),
+            voice: None,
         }
     }
 
@@ -161,25 +168,13 @@ impl<B: Backend> Overlay<B> {
         }
         if let Some(changed) = changed {
             self.numbers = numbers;
-            self.timed = closed_lists();
-            for (lane, count) in &changed.held {
-                self.held.insert(*lane, *count);
-            }
-            for (lane, rank) in self.kept.forget_all(&changed.jobs) {
-                if let Some(lane) = self.ready.get_mut(&lane) {
-                    lane.remove(rank);
-                }
-            }
+            self.follow(&changed);
             for touched in &changed.lanes {
-                self.learn_lane(touched.lane, &touched.key);
                 if let Some(lane) = self.ready.get_mut(&touched.lane) {
                     for rank in lane.touch(touched.from) {
                         self.kept.forget(rank.seq);
                     }
                 }
-            }
-            for queue in &changed.queues {
-                self.queues.insert(queue.name.clone(), (queue.max_queued, queue.paused));
             }
             for (name, schedule) in &changed.schedules {
                 match schedule {
@@ -200,9 +195,60 @@ impl<B: Backend> Overlay<B> {
         whole
     }
 
+    /// What does not depend on whether the jobs that came are known.
+    fn follow(&mut self, changed: &Changed) {
+        self.telling = Telling::from(self.revision);
+        self.timed = closed_lists();
+        for (lane, count) in &changed.held {
+            self.held.insert(*lane, *count);
+        }
+        for (lane, rank) in self.kept.forget_all(&changed.jobs) {
+            if let Some(lane) = self.ready.get_mut(&lane) {
+                lane.remove(rank);
+            }
+        }
+        for touched in &changed.lanes {
+            self.learn_lane(touched.lane, &touched.key);
+        }
+        for queue in &changed.queues {
+            self.queues.insert(queue.name.clone(), (queue.max_queued, queue.paused));
+        }
+    }
+
+    /// Takes over what others have told, between two turns. Answers whether it follows what is known; otherwise it has
+    /// to be asked for.
+    pub(super) fn hear(&mut self, told: Told) -> bool {
+        if told.from != self.revision || told.to <= told.from {
+            return false;
+        }
+        self.revision = told.to;
+        self.numbers = told.numbers.clone();
+        self.shared = true;
+        let (changed, came) = told.changed();
+        self.follow(&changed);
+        for touched in &changed.lanes {
+            if let Some(lane) = self.ready.get_mut(&touched.lane) {
+                lane.learn(touched.from);
+            }
+        }
+        for job in came {
+            let Some(lane) = self.ready.get_mut(&job.lane) else { continue };
+            lane.insert(Rank::of(&job));
+            if lane.shows(Rank::of(&job)) {
+                self.kept.keep(job);
+            }
+        }
+        match &mut self.opened {
+            Some(opened) => opened.go_on(changed),
+            opened => *opened = Some(changed),
+        }
+        true
+    }
+
     /// Forgets everything, as after a turn that was not written.
     pub(super) fn reset(&mut self) {
         self.revision = 0;
+        self.telling = Telling::default();
         self.opened = None;
         self.writes = WriteSet::default();
         self.gone.clear();
@@ -225,6 +271,10 @@ impl<B: Backend> Overlay<B> {
         writes.keeps_turn = keep;
         writes.numbers = self.numbers.clone();
         writes.all_held = self.is_to_sum_up(self.revision + 1).then(|| self.all_held().collect());
+        self.telling.add(&writes, &self.lane_keys);
+        if writes.news {
+            writes.tells = self.voice.as_ref().and_then(|voice| self.telling.message(voice));
+        }
         self.gone.clear();
         writes
     }
@@ -243,6 +293,9 @@ impl<B: Backend> Overlay<B> {
     /// The turn is written: what it changed is what there is.
     pub(super) fn written(&mut self, writes: WriteSet) {
         self.revision = writes.follows + 1;
+        if writes.news {
+            self.telling = Telling::from(self.revision);
+        }
         for (seq, write) in writes.jobs {
             match write {
                 JobWrite::Insert(job) | JobWrite::Change { job, .. } if self.is_to_keep(&job) => {

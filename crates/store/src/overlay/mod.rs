@@ -22,6 +22,9 @@
 //! few milliseconds and as long as it has more to do: what it knows stays good, and it need not wait for the
 //! others between any two of its batches. They wait, and each has its turn in the order in which it asked.
 //!
+//! **Told changes.** A small commit with news says in its message what it has changed. Whoever was up to date takes that
+//! over and need not begin a turn to know it (`told.rs`).
+//!
 //! **Lost replies.** A commit has an id of its own, which is stored with its revision. When its reply is lost,
 //! [`Backend::settle`] says whether it went through, and makes sure that it never will if it did not.
 
@@ -30,6 +33,7 @@ mod cache;
 mod kept;
 mod store;
 mod tables;
+mod told;
 mod window;
 mod write_set;
 mod writer;
@@ -41,6 +45,8 @@ use runcue_core::{
     Job, JobFilter, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq, StateWord, Timestamp,
     WorkerId,
 };
+
+use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::reply::{GroupInfo, QueueInfo, ScheduleInfo};
@@ -104,7 +110,7 @@ pub enum Timed {
 /// No job of a list has an earlier instant than this; nothing means that the list is empty. A bound may be
 /// too early, never too late. It is kept with the revision, so that whoever begins a turn knows without
 /// looking whether something is due, and does not read the dead beginning of an index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Earliest {
     /// Of [`Timed::Delayed`].
     pub delayed: Option<Timestamp>,
@@ -135,7 +141,7 @@ impl Earliest {
 }
 
 /// The numbers that are kept with a revision. A new queue has [`Numbers::default`] and revision 1.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Numbers {
     /// What the machine counts on with.
     pub counters: Counters,
@@ -187,6 +193,20 @@ pub struct Changed {
     /// Jobs that came, changed or went, as [`WriteSet::changed`] has named them since, in any order, a job once
     /// or more. If whole: nothing.
     pub jobs: Vec<Places>,
+}
+
+impl Changed {
+    /// Adds what has changed after that. Later rows of the same thing count.
+    fn go_on(&mut self, later: Self) {
+        self.groups.extend(later.groups);
+        self.queues.extend(later.queues);
+        self.services.extend(later.services);
+        self.lanes.extend(later.lanes);
+        self.schedules.extend(later.schedules);
+        self.usage.extend(later.usage);
+        self.held.extend(later.held);
+        self.jobs.extend(later.jobs);
+    }
 }
 
 /// A lane whose ready jobs have changed.
@@ -342,6 +362,10 @@ pub trait Backend: Send + 'static {
     /// Answers questions, in one round trip. Without a turn the answers may be newer than the revision the
     /// daemon knows; then its commit will be refused.
     fn ask(&mut self, questions: &Questions) -> Result<Answers>;
+
+    /// A secret that is kept with the queue, and that nobody knows who may not write to it. Daemons sign with it what they
+    /// tell each other; nothing is told without one.
+    fn secret(&mut self) -> Result<Option<Vec<u8>>>;
 
     /// Whether a search for ready jobs can begin behind a place, so that nothing is read twice.
     fn begins_behind(&self) -> bool {

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use runcue_core::why::Reason;
@@ -65,9 +66,13 @@ pub trait Reader: Send + Sync + 'static {
     async fn close(&self);
 }
 
+/// Whoever has submitted so often listens, so that its submissions need not begin with asking what others have written.
+const OFTEN: u32 = 8;
+
 /// A queue on a server.
 pub struct ServerStore<B, R> {
     writer: Arc<Writer<B>>,
+    submissions: AtomicU32,
     reader: R,
     callers_clock: bool,
 }
@@ -86,7 +91,8 @@ impl<B: Backend, R: Reader> ServerStore<B, R> {
         let writer = Writer::start(backend, settings).map_err(|error| {
             StoreError::Unavailable(format!("{place}: no thread to write: {error}"))
         })?;
-        Ok(Self { writer: Arc::new(writer), reader, callers_clock })
+        let submissions = AtomicU32::new(0);
+        Ok(Self { writer: Arc::new(writer), submissions, reader, callers_clock })
     }
 
     /// What is beneath the questions.
@@ -142,6 +148,9 @@ impl Shift {
 #[async_trait]
 impl<B: Backend, R: Reader> Store for ServerStore<B, R> {
     async fn submit(&self, now: Timestamp, batch: SubmitBatch) -> Result<Vec<Submitted>> {
+        if self.submissions.fetch_add(1, Ordering::Relaxed) == OFTEN {
+            self.reader.listen(self.writer.news());
+        }
         let batch = Arc::new(batch);
         let foresight = Foresight::of_batch(&batch);
         let operation = move |machine: &mut Machine<Overlay<B>>, now| {

@@ -249,13 +249,20 @@ impl ReadyLane {
         self.windows.values().any(|window| window.shows(rank))
     }
 
+    /// Somebody else has changed the lane, and the jobs that came are known: none stands before a place.
+    pub fn learn(&mut self, from: Option<Rank>) {
+        self.ahead = 0;
+        if let Some(from) = from {
+            self.from = self.from.map(|known| known.min(from));
+        }
+    }
+
     /// Somebody else has changed the lane: jobs have become ready at a place or behind it, or only gone.
     /// Answers the rows that are not known any more.
     pub fn touch(&mut self, from: Option<Rank>) -> BTreeSet<Rank> {
         // What is read far ahead here is taken by others.
-        self.ahead = 0;
+        self.learn(from);
         let Some(from) = from else { return BTreeSet::new() };
-        self.from = self.from.map(|known| known.min(from));
         self.windows.values_mut().flat_map(|window| window.cut(from)).collect()
     }
 }

@@ -111,9 +111,21 @@ pub struct WriteSet {
     /// Others may want to know: jobs have become ready, ended, or been asked to stop, or a limit or a pause
     /// has changed. A commit with news wakes the other daemons, once.
     pub news: bool,
+    /// What they are told with the news, besides the revision.
+    pub tells: Option<String>,
 }
 
 impl WriteSet {
+    /// What wakes the other daemons, if there is news: the revision, and what they are told.
+    pub fn message(&self) -> Option<String> {
+        let revision = self.follows + 1;
+        let message = || match &self.tells {
+            Some(tells) => format!("{revision} {tells}"),
+            None => revision.to_string(),
+        };
+        self.news.then(message)
+    }
+
     /// The jobs that come, change or go: whoever knows one of them must read it again.
     pub fn changed(&self) -> Vec<Places> {
         runs(self.jobs.keys().copied())

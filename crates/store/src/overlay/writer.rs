@@ -16,6 +16,7 @@ use runcue_core::{JobId, Timestamp};
 use tokio::sync::{oneshot, watch};
 
 use super::cache::{Foresight, Overlay};
+use super::told::{Messages, Voice};
 use super::{Backend, CommitId, Committed, WriteSet};
 use crate::machine::Machine;
 use crate::{Result, StoreError};
@@ -33,9 +34,14 @@ const LINGER: Duration = Duration::from_micros(400);
 /// Turns in a row that were each followed by the next request at once, before a turn is kept. A daemon with little to
 /// do has three: it claims a job, ends it, and finds nothing more to claim.
 const FOLLOWED: u32 = 4;
-/// How long the first request of a busy daemon waits for company, and how often in a row in vain.
+/// How long the first request of a busy daemon waits for company.
 const COMPANY: Duration = Duration::from_micros(200);
+/// After so many times in vain in a row it waits only once in so many turns.
 const IN_VAIN: u32 = 4;
+const SELDOM: u32 = 64;
+/// After commits that relied on what was told and were refused, so many turns are begun at the most before the next one
+/// relies on it.
+const MOST_DOUBT: u32 = 63;
 /// A turn in which the server was not heard of for so long may have been lost.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// Between two attempts to connect: at first, and at the most.
@@ -117,6 +123,7 @@ pub struct News {
     version: Arc<watch::Sender<u64>>,
     heard: Arc<AtomicU64>,
     seen: Arc<AtomicU64>,
+    messages: Messages,
     admit: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -129,7 +136,18 @@ impl std::fmt::Debug for News {
 impl News {
     fn new(admit: Arc<dyn Fn() + Send + Sync>) -> Self {
         let (heard, seen) = (Arc::default(), Arc::default());
-        Self { version: Arc::new(watch::Sender::new(1)), heard, seen, admit }
+        let messages = Messages::default();
+        Self { version: Arc::new(watch::Sender::new(1)), heard, seen, messages, admit }
+    }
+
+    /// A commit with news says so ([`WriteSet::message`]).
+    pub fn told(&self, message: &str) {
+        let (revision, told) = message.split_once(' ').unwrap_or((message, ""));
+        let revision = revision.parse().unwrap_or(0);
+        if !told.is_empty() && revision > self.seen.load(Ordering::Acquire) {
+            self.messages.push(told);
+        }
+        self.heard(revision);
     }
 
     /// The store is at a revision. Wakes those who wait for news if that is new here.
@@ -219,7 +237,11 @@ impl<B: Backend> Writer<B> {
             heard_at: Instant::now(),
             ended_at: None,
             followed: 0,
-            company: 0,
+            lonely: 0,
+            fresh: false,
+            voiced: false,
+            doubt: 0,
+            refused: 0,
             machine: Machine::new(Overlay::new(backend)),
             clock: Clock::new(),
             commits: 0,
@@ -341,8 +363,15 @@ struct Worker<B> {
     /// When the last turn was written, and how many in a row were followed by the next request at once.
     ended_at: Option<Instant>,
     followed: u32,
-    /// How often a request will still wait for another one to share its commit.
-    company: u32,
+    /// How often in a row a request waited in vain for another one to share its commit, or did not wait for that reason.
+    lonely: u32,
+    /// Whether everything since the last turn was begun, or before, came from here or was told.
+    fresh: bool,
+    /// Whether the queue was asked for its secret.
+    voiced: bool,
+    /// How many turns are to be begun before what was told is relied on again, and how many it was last time.
+    doubt: u32,
+    refused: u32,
     machine: Workshop<B>,
     settings: Settings,
     clock: Clock,
@@ -390,7 +419,6 @@ impl<B: Backend> Worker<B> {
         if self.waiting.is_empty()
             && let Ok(request) = self.requests.try_recv()
         {
-            self.company = IN_VAIN;
             self.waiting.push_back(request);
         }
         if self.waiting.is_empty() {
@@ -429,15 +457,27 @@ impl<B: Backend> Worker<B> {
     }
 
     /// A busy daemon asks for two things, to end jobs and to claim others, and is answered sooner if they share a
-    /// commit. It does so only where requests have come while a commit was under way.
+    /// commit. Whoever asks for one thing after the other would wait in vain every time, and is soon let go on.
     fn await_company(&mut self) {
-        if self.followed < FOLLOWED || self.company == 0 || self.waiting.len() > 1 {
+        if self.waiting.len() > 1 {
+            self.lonely = 0;
+        }
+        if self.followed < FOLLOWED || self.waiting.len() > 1 {
             return;
         }
-        self.company -= 1;
-        if let Ok(request) = self.requests.recv_timeout(COMPANY) {
-            self.company = IN_VAIN;
+        let waits = self.lonely < IN_VAIN || self.lonely.is_multiple_of(SELDOM);
+        self.lonely = self.lonely.wrapping_add(1);
+        if waits && let Ok(request) = self.requests.recv_timeout(COMPANY) {
+            self.lonely = 0;
             self.waiting.push_back(request);
+        }
+    }
+
+    /// Takes over what others have told, so that their changes need not be asked for.
+    fn catch_up(&mut self) {
+        let overlay = self.machine.tables();
+        for told in self.news.messages.take(overlay.voice.as_ref()) {
+            self.fresh |= overlay.hear(told);
         }
     }
 
@@ -475,15 +515,19 @@ impl<B: Backend> Worker<B> {
         if let Err(error) = self.connect() {
             return Attempt::Away(error);
         }
+        let kept = self.turn_since.is_some();
+        if !kept && self.machine.revision().is_some() {
+            self.catch_up();
+        }
         let known = self.known.clone();
         self.machine.tables().expect(&Foresight::of_ids(known));
         for request in turn.iter() {
             self.machine.tables().expect(&request.foresight);
         }
         let heard = self.news.heard.load(Ordering::Acquire);
-        let kept = self.turn_since.is_some();
+        let sure = self.fresh && self.doubt == 0;
         let in_turn = kept
-            || self.alone < self.wanted_alone
+            || (self.alone < self.wanted_alone && !sure)
             || heard > self.machine.tables().revision
             || self.machine.revision().is_none();
         let now = turn.front().map_or(Timestamp::ZERO, |request| request.now);
@@ -511,6 +555,12 @@ impl<B: Backend> Worker<B> {
         if !self.connected {
             self.machine.tables().backend().connect()?;
             self.connected = true;
+            self.voiced = false;
+        }
+        if !self.voiced {
+            let overlay = self.machine.tables();
+            overlay.voice = overlay.backend().secret()?.as_deref().and_then(Voice::new);
+            self.voiced = true;
         }
         Ok(())
     }
@@ -524,6 +574,8 @@ impl<B: Backend> Worker<B> {
         let callers = self.settings.callers_clock.then_some(now);
         let opening = overlay.backend().begin(known, callers, &questions)?;
         self.clock.note(opening.now);
+        self.doubt = self.doubt.saturating_sub(1);
+        self.fresh &= opening.changed.is_none();
         self.alone = if opening.changed.is_some() { 0 } else { self.alone.saturating_add(1) };
         if opening.changed.is_none() && self.alone >= MOST_ALONE {
             self.wanted_alone = ALONE;
@@ -614,6 +666,9 @@ impl<B: Backend> Worker<B> {
         match committed {
             Ok(Committed::Done { now, kept }) => {
                 self.clock.note(now);
+                if !in_turn {
+                    self.refused /= 2;
+                }
                 self.heard_at = Instant::now();
                 self.turn_since = since.filter(|_| kept);
                 self.written(writes)
@@ -666,6 +721,10 @@ impl<B: Backend> Worker<B> {
     /// Somebody else has written: not alone for a while.
     fn overtaken(&mut self) -> Attempt {
         self.leave_turn();
+        if std::mem::take(&mut self.fresh) {
+            self.refused = (self.refused * 2 + 1).min(MOST_DOUBT);
+            self.doubt = self.refused;
+        }
         self.alone = 0;
         self.wanted_alone = (self.wanted_alone * 2).min(MOST_ALONE);
         Attempt::Again
@@ -680,6 +739,7 @@ impl<B: Backend> Worker<B> {
     fn forget(&mut self) {
         self.machine.reset();
         self.machine.tables().reset();
+        self.fresh = false;
         self.alone = 0;
     }
 
