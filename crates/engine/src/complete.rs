@@ -1,4 +1,4 @@
-//! Ended attempts on their way to the store. One batch is written at a time, and what ends meanwhile makes
+//! Ended attempts on their way to the store. Few batches are on their way at a time, and what ends meanwhile makes
 //! the next one: many jobs share a transaction without anyone waiting for company.
 //!
 //! Claims go to the store behind the ends that made room for them ([`Completer::all_sent`]): what those held is free by
@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::running::Running;
-use crate::shared::{Shared, backoff};
+use crate::shared::{Shared, backoff, until_quiet};
 
 /// So often a batch waits for its output.
 const OUTPUT_TRIES: u32 = 5;
@@ -131,7 +131,14 @@ impl Completer {
         }
     }
 
+    /// Writes what ends, until it is told to stop. The store may take long to answer, because it serves others first: then
+    /// what ends meanwhile joins what it has been given, instead of waiting until it is done with that.
     pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
+        let one = || Self::run_batches(shared, stop);
+        tokio::join!(one(), one(), one(), one());
+    }
+
+    async fn run_batches(shared: &Shared, stop: &CancellationToken) {
         let completer = &shared.completer;
         let mut failures = 0;
         loop {
@@ -141,8 +148,7 @@ impl Completer {
                 () = tokio::time::sleep(backoff(failures)), if failures > 0 => {}
                 () = stop.cancelled() => return,
             }
-            // Jobs tend to end together: let those that are about to, end.
-            tokio::task::yield_now().await;
+            until_quiet(|| completer.waiting().len()).await;
             match completer.run_once(shared, shared.clock.now()).await {
                 Ok(_) => failures = 0,
                 Err(StoreError::Closed) => return,

@@ -19,7 +19,7 @@ use runcue_store::{Claimed, Result};
 use crate::execute::execute;
 use crate::running::Running;
 use crate::score;
-use crate::shared::{Shared, backoff};
+use crate::shared::{Shared, backoff, until_quiet};
 
 /// Claims jobs and starts them.
 pub(crate) struct Dispatcher {
@@ -74,10 +74,7 @@ impl Dispatcher {
             tokio::select! {
                 biased;
                 () = shared.stopping.cancelled() => return,
-                _ = active.changed() => {
-                    // Jobs tend to end together: let those that are about to, end.
-                    tokio::task::yield_now().await;
-                }
+                _ = active.changed() => until_quiet(|| *shared.active.borrow()).await,
                 _ = news.changed(), if !full && failures == 0 => {}
                 () = shared.sleep_until(wake), if !full => {}
             }

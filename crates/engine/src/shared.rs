@@ -189,6 +189,23 @@ pub(crate) async fn watch_store(
     }
 }
 
+/// How often to look whether a number still changes.
+const LOOKS: usize = 64;
+
+/// Jobs tend to end together: lets those that are about to, end. As long as a number changes it waits for others to have
+/// their turn in the runtime, but not for ever.
+pub(crate) async fn until_quiet(number: impl Fn() -> usize) {
+    let mut known = number();
+    for _ in 0..LOOKS {
+        tokio::task::yield_now().await;
+        let now = number();
+        if now == known {
+            return;
+        }
+        known = now;
+    }
+}
+
 /// How long to wait before the next try, after so many failed ones in a row.
 pub(crate) fn backoff(failures: u32) -> Duration {
     let doubled = Duration::from_millis(50).saturating_mul(1 << failures.min(7));

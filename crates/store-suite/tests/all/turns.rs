@@ -717,6 +717,26 @@ mod telling {
         assert_eq!(one.stats(NOW).await.unwrap().counts.completed, 9);
     }
 
+    /// A revision that nobody has written is not waited for, and does not drown out those that come.
+    #[tokio::test]
+    async fn a_revision_from_nowhere_does_not_silence_the_news() {
+        let servers = Servers::new().telling();
+        let one = servers.open().await;
+        let two = servers.second_handle(&one).await.unwrap();
+        submit(&one, 1).await;
+        work(&two, 1).await;
+        servers.latest.lock().unwrap().tell(&u64::MAX.to_string());
+        // Whoever is woken looks for jobs.
+        let request = ClaimRequest::new(WorkerId::from_u128(7), 10);
+        assert!(two.claim(NOW, request).await.unwrap().jobs.is_empty());
+        for n in 2..=4 {
+            let version = two.changed(0).await;
+            submit(&one, n).await;
+            assert!(two.changed(version).await > version);
+            work(&two, n).await;
+        }
+    }
+
     /// What was not heard is asked for, and afterwards others are believed again.
     #[tokio::test]
     async fn a_message_that_is_lost_is_made_up_for() {

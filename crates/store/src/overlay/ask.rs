@@ -17,6 +17,8 @@ use crate::request::SubmitBatch;
 const LANES_TOGETHER: usize = 64;
 /// Rows of windows that are read ahead, over all lanes; of a lane no fewer than are asked for.
 const ROWS_AHEAD: usize = 16 * 1024;
+/// Fewer jobs are not read before they are asked for.
+const WORTH_IT: usize = 64;
 /// Jobs of which only the place was kept that are read together.
 const THIN_TOGETHER: usize = 2048;
 
@@ -215,6 +217,20 @@ impl<B: Backend> Overlay<B> {
             if questions.ready[0].behind.is_none() {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Between two turns: the next jobs of the lane that is being emptied, if many are taken at a time and nobody else takes
+    /// from it.
+    pub(super) fn read_ahead(&mut self) -> Result<()> {
+        let claims = self.latest_claims;
+        if let [lane] = self.recent_lanes[..]
+            && !self.shared
+            && claims >= WORTH_IT
+            && !self.sees(lane, None, claims)
+        {
+            self.look_ahead(lane, None, claims)?;
         }
         Ok(())
     }

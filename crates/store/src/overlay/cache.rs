@@ -44,6 +44,11 @@ impl Foresight {
         Self { batch: Some(batch.clone()), ..Self::default() }
     }
 
+    /// How many jobs it is about.
+    pub(super) fn len(&self) -> usize {
+        self.ids.len() + self.claim + self.batch.as_ref().map_or(0, |batch| batch.jobs.len())
+    }
+
     /// The best jobs, or these.
     pub fn of_claim(request: &ClaimRequest) -> Self {
         let best = request.only.is_none() && request.filter.max_priority.is_none();
@@ -90,8 +95,9 @@ pub struct Overlay<B> {
     /// What the requests of this turn will probably need.
     pub(super) expected: Vec<Foresight>,
     pub(super) expected_lanes: Vec<LaneId>,
-    /// Jobs that will be claimed.
+    /// Jobs that will be claimed, and how many it were when it last was any.
     pub(super) expected_claims: usize,
+    pub(super) latest_claims: usize,
     /// Whether others have written between the last two turns.
     pub(super) shared: bool,
     /// Lanes that claims have looked at, of late.
@@ -129,6 +135,7 @@ impl<B: Backend> Overlay<B> {
             expected: Vec::new(),
             expected_lanes: Vec::new(),
             expected_claims: 0,
+            latest_claims: 0,
             shared: false,
             recent_lanes: Vec::new(),
             telling: Telling::default(),
@@ -349,7 +356,9 @@ impl<B: Backend> Overlay<B> {
         self.no_lanes.clear();
         self.expected.clear();
         self.expected_lanes.clear();
-        self.expected_claims = 0;
+        if self.expected_claims > 0 {
+            self.latest_claims = std::mem::take(&mut self.expected_claims);
+        }
     }
 
     /// What the machine is to take over at the beginning of a turn, or anew in the middle of one.

@@ -31,6 +31,7 @@
 mod ask;
 mod cache;
 mod kept;
+mod news;
 mod store;
 mod tables;
 mod told;
@@ -55,9 +56,10 @@ use crate::tables::{Counters, InboxRow, ServiceRow, UsageRow};
 
 pub use cache::{Foresight, Overlay};
 pub use kept::Places;
+pub use news::News;
 pub use store::{Reader, ServerStore};
 pub use write_set::{JobWrite, PrunedEvents, WriteSet};
-pub use writer::{Answered, News, Settings, Writer};
+pub use writer::{Answered, Settings, Writer};
 
 pub use crate::tables::LOG_BYTES;
 

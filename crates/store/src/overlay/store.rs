@@ -18,7 +18,8 @@ use runcue_core::{
 
 use super::Backend;
 use super::cache::{Foresight, Overlay};
-use super::writer::{Answered, News, Settings, Writer};
+use super::news::News;
+use super::writer::{Answered, Settings, Writer};
 use crate::machine::Machine;
 use crate::tables::Tables;
 use crate::{

@@ -58,6 +58,9 @@ impl Voice {
     }
 }
 
+/// A lane, with the priority and place of the best job that has become ready.
+type Touched = (LaneId, LaneKey, Option<(i32, Seq)>);
+
 /// A job that has become ready, and to which nothing else has happened.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Came {
@@ -93,8 +96,8 @@ pub struct Told {
     pub numbers: Numbers,
     groups: Vec<GroupInfo>,
     queues: Vec<QueueInfo>,
-    /// Lanes whose ready jobs have changed, with the best place at which one has become ready.
-    lanes: Vec<(LaneId, LaneKey, Option<(i32, Seq)>)>,
+    /// Lanes whose ready jobs have changed.
+    lanes: Vec<Touched>,
     held: Vec<(LaneId, u32)>,
     usage: Vec<(ServiceName, Option<Key>, Timestamp, i64)>,
     jobs: Vec<Places>,
@@ -156,11 +159,7 @@ impl Told {
 
     /// What has changed, as it is answered at the beginning of a turn, and the jobs that came.
     pub fn changed(self) -> (Changed, Vec<Job>) {
-        let touched = |(lane, key, best): (LaneId, LaneKey, Option<(i32, Seq)>)| TouchedLane {
-            lane,
-            key,
-            from: best.map(rank),
-        };
+        let touched = |(lane, key, best): Touched| TouchedLane { lane, key, from: best.map(rank) };
         let used = |(service, key, at, units)| UsageRow { service, key, at, units };
         let changed = Changed {
             groups: self.groups,

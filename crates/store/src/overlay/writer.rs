@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -16,7 +16,8 @@ use runcue_core::{JobId, Timestamp};
 use tokio::sync::{oneshot, watch};
 
 use super::cache::{Foresight, Overlay};
-use super::told::{Messages, Voice};
+use super::news::News;
+use super::told::Voice;
 use super::{Backend, CommitId, Committed, WriteSet};
 use crate::machine::Machine;
 use crate::{Result, StoreError};
@@ -34,8 +35,10 @@ const LINGER: Duration = Duration::from_micros(400);
 /// Turns in a row that were each followed by the next request at once, before a turn is kept. A daemon with little to
 /// do has three: it claims a job, ends it, and finds nothing more to claim.
 const FOLLOWED: u32 = 4;
-/// How long the first request of a busy daemon waits for company.
+/// How long the first request of a busy daemon waits for company, and how much longer for each job that it is about, which
+/// is little beside what the commit takes.
 const COMPANY: Duration = Duration::from_micros(200);
+const COMPANY_PER_JOB: Duration = Duration::from_micros(1);
 /// After so many times in vain in a row it waits only once in so many turns.
 const IN_VAIN: u32 = 4;
 const SELDOM: u32 = 64;
@@ -115,63 +118,6 @@ struct Request<B> {
     until: Instant,
     foresight: Foresight,
     work: Box<dyn Work<B>>,
-}
-
-/// What those who listen to the server tell.
-#[derive(Clone)]
-pub struct News {
-    version: Arc<watch::Sender<u64>>,
-    heard: Arc<AtomicU64>,
-    seen: Arc<AtomicU64>,
-    messages: Messages,
-    admit: Arc<dyn Fn() + Send + Sync>,
-}
-
-impl std::fmt::Debug for News {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("News").field("heard", &self.heard).field("seen", &self.seen).finish()
-    }
-}
-
-impl News {
-    fn new(admit: Arc<dyn Fn() + Send + Sync>) -> Self {
-        let (heard, seen) = (Arc::default(), Arc::default());
-        let messages = Messages::default();
-        Self { version: Arc::new(watch::Sender::new(1)), heard, seen, messages, admit }
-    }
-
-    /// A commit with news says so ([`WriteSet::message`]).
-    pub fn told(&self, message: &str) {
-        let (revision, told) = message.split_once(' ').unwrap_or((message, ""));
-        let revision = revision.parse().unwrap_or(0);
-        if !told.is_empty() && revision > self.seen.load(Ordering::Acquire) {
-            self.messages.push(told);
-        }
-        self.heard(revision);
-    }
-
-    /// The store is at a revision. Wakes those who wait for news if that is new here.
-    pub fn heard(&self, revision: u64) {
-        let before = self.heard.fetch_max(revision, Ordering::AcqRel);
-        if revision > before.max(self.seen.load(Ordering::Acquire)) {
-            self.wake();
-        }
-    }
-
-    /// Something may have changed.
-    pub fn wake(&self) {
-        self.version.send_modify(|version| *version += 1);
-    }
-
-    /// Jobs were put down beside the queue: they are admitted in the next turn.
-    pub fn inbox(&self) {
-        (self.admit)();
-    }
-
-    /// The version that moves on with every change.
-    pub fn version(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
-    }
 }
 
 /// Where requests go, as long as the store is open.
@@ -407,6 +353,7 @@ impl<B: Backend> Worker<B> {
             while let Some(request) = turn.pop_back() {
                 self.waiting.push_front(request);
             }
+            self.read_ahead();
         }
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().for_each(|request| request.work.answer(Some(StoreError::Closed)));
@@ -467,7 +414,9 @@ impl<B: Backend> Worker<B> {
         }
         let waits = self.lonely < IN_VAIN || self.lonely.is_multiple_of(SELDOM);
         self.lonely = self.lonely.wrapping_add(1);
-        if waits && let Ok(request) = self.requests.recv_timeout(COMPANY) {
+        let jobs = self.waiting.front().map_or(0, |request| request.foresight.len());
+        let company = COMPANY + COMPANY_PER_JOB * u32::try_from(jobs).unwrap_or(u32::MAX).min(2000);
+        if waits && let Ok(request) = self.requests.recv_timeout(company) {
             self.lonely = 0;
             self.waiting.push_back(request);
         }
@@ -478,6 +427,23 @@ impl<B: Backend> Worker<B> {
         let overlay = self.machine.tables();
         for told in self.news.messages.take(overlay.voice.as_ref()) {
             self.fresh |= overlay.hear(told);
+        }
+    }
+
+    /// Reads jobs that will probably be claimed next, while those who were answered are busy with theirs. What it reads may
+    /// be newer than what is known; then the next commit is refused, as after every question outside of a turn.
+    fn read_ahead(&mut self) {
+        if !self.waiting.is_empty() || self.machine.revision().is_none() {
+            return;
+        }
+        if let Ok(request) = self.requests.try_recv() {
+            self.waiting.push_back(request);
+            return;
+        }
+        if let Err(error) = self.machine.tables().read_ahead() {
+            self.leave_turn();
+            self.forget();
+            self.connected &= !matches!(error, StoreError::Unavailable(_));
         }
     }
 
@@ -574,6 +540,8 @@ impl<B: Backend> Worker<B> {
         let callers = self.settings.callers_clock.then_some(now);
         let opening = overlay.backend().begin(known, callers, &questions)?;
         self.clock.note(opening.now);
+        // Nobody writes meanwhile: whatever else was heard of is not so, and would drown out what is.
+        self.news.heard.fetch_min(opening.revision, Ordering::AcqRel);
         self.doubt = self.doubt.saturating_sub(1);
         self.fresh &= opening.changed.is_none();
         self.alone = if opening.changed.is_some() { 0 } else { self.alone.saturating_add(1) };

@@ -1,0 +1,68 @@
+//! What is known of changes that others have made: that there are some, and what they said of them. Those who listen to the
+//! server call it; whoever waits for news is woken by it, and the writer looks at what was told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::watch;
+
+use super::told::Messages;
+
+/// What those who listen to the server tell.
+#[derive(Clone)]
+pub struct News {
+    version: Arc<watch::Sender<u64>>,
+    /// The latest revision that was heard of, and the latest that this daemon has written.
+    pub(super) heard: Arc<AtomicU64>,
+    pub(super) seen: Arc<AtomicU64>,
+    /// What others have told with it.
+    pub(super) messages: Messages,
+    admit: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for News {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("News").field("heard", &self.heard).field("seen", &self.seen).finish()
+    }
+}
+
+impl News {
+    pub(super) fn new(admit: Arc<dyn Fn() + Send + Sync>) -> Self {
+        let (heard, seen) = (Arc::default(), Arc::default());
+        let messages = Messages::default();
+        Self { version: Arc::new(watch::Sender::new(1)), heard, seen, messages, admit }
+    }
+
+    /// A commit with news says so ([`WriteSet::message`](super::WriteSet::message)).
+    pub fn told(&self, message: &str) {
+        let (revision, told) = message.split_once(' ').unwrap_or((message, ""));
+        let revision = revision.parse().unwrap_or(0);
+        if !told.is_empty() && revision > self.seen.load(Ordering::Acquire) {
+            self.messages.push(told);
+        }
+        self.heard(revision);
+    }
+
+    /// The store is at a revision. Wakes those who wait for news if that is new here.
+    pub fn heard(&self, revision: u64) {
+        let before = self.heard.fetch_max(revision, Ordering::AcqRel);
+        if revision > before.max(self.seen.load(Ordering::Acquire)) {
+            self.wake();
+        }
+    }
+
+    /// Something may have changed.
+    pub fn wake(&self) {
+        self.version.send_modify(|version| *version += 1);
+    }
+
+    /// Jobs were put down beside the queue: they are admitted in the next turn.
+    pub fn inbox(&self) {
+        (self.admit)();
+    }
+
+    /// The version that moves on with every change.
+    pub fn version(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+}
