@@ -11,6 +11,8 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use runcue_core::{StateWord, Timestamp};
 use runcue_store::{Finish, Finished, Outcome, Result, StoreError};
 use tokio::sync::{Notify, watch};
@@ -21,6 +23,8 @@ use crate::shared::{Shared, backoff, until_quiet};
 
 /// So often a batch waits for its output.
 const OUTPUT_TRIES: u32 = 5;
+/// Batches that are on their way to the store at the most.
+const AT_A_TIME: usize = 4;
 
 #[derive(Clone)]
 struct Ended {
@@ -132,35 +136,36 @@ impl Completer {
     }
 
     /// Writes what ends, until it is told to stop. The store may take long to answer, because it serves others first: then
-    /// what ends meanwhile joins what it has been given, instead of waiting until it is done with that.
+    /// what ends meanwhile joins what it has been given, instead of waiting until it is done with that. While it refuses,
+    /// one batch at a time is tried.
     pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
-        let one = || Self::run_batches(shared, stop);
-        tokio::join!(one(), one(), one(), one());
-    }
-
-    async fn run_batches(shared: &Shared, stop: &CancellationToken) {
         let completer = &shared.completer;
+        let mut batches = FuturesUnordered::new();
         let mut failures = 0;
         loop {
             tokio::select! {
                 biased;
-                () = completer.arrived.notified(), if failures == 0 => {}
-                () = tokio::time::sleep(backoff(failures)), if failures > 0 => {}
-                () = stop.cancelled() => return,
+                Some(written) = batches.next(), if !batches.is_empty() => {
+                    match written {
+                        Ok(_) => failures = 0,
+                        Err(StoreError::Closed) => return,
+                        Err(error) => {
+                            failures += 1;
+                            shared.refused("completions wait", &error);
+                        }
+                    }
+                    completer.stuck.store(failures > 0, Ordering::Relaxed);
+                    if failures > 0 {
+                        completer.sent.notify_waiters();
+                    }
+                    continue;
+                }
+                () = completer.arrived.notified(), if failures == 0 && batches.len() < AT_A_TIME => {}
+                () = tokio::time::sleep(backoff(failures)), if failures > 0 && batches.is_empty() => {}
+                () = stop.cancelled(), if batches.is_empty() => return,
             }
             until_quiet(|| completer.waiting().len()).await;
-            match completer.run_once(shared, shared.clock.now()).await {
-                Ok(_) => failures = 0,
-                Err(StoreError::Closed) => return,
-                Err(error) => {
-                    failures += 1;
-                    shared.refused("completions wait", &error);
-                }
-            }
-            completer.stuck.store(failures > 0, Ordering::Relaxed);
-            if failures > 0 {
-                completer.sent.notify_waiters();
-            }
+            batches.push(completer.run_once(shared, shared.clock.now()));
         }
     }
 }
