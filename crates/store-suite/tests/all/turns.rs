@@ -677,6 +677,7 @@ mod telling {
     use runcue_core::{JobId, JobSpec, TaskName, Timestamp, WorkerId};
     use runcue_store::{ClaimRequest, Finish, Outcome, Store, SubmitBatch};
     use runcue_store_suite::Maker;
+    use runcue_store_suite::scene::{job_using, slots};
 
     use super::Servers;
 
@@ -715,6 +716,33 @@ mod telling {
         }
         assert_eq!(begun(), before);
         assert_eq!(one.stats(NOW).await.unwrap().counts.completed, 9);
+    }
+
+    /// A claim is no news by itself; it is told with the next.
+    #[tokio::test]
+    async fn a_place_that_was_taken_quietly_is_taken_for_all() {
+        let servers = Servers::new().telling();
+        let one = servers.open().await;
+        let two = servers.second_handle(&one).await.unwrap();
+        let begun = || servers.latest.lock().unwrap().begun.load(Ordering::Relaxed);
+        one.upsert_services(NOW, vec![slots("api", 1)]).await.unwrap();
+        let using = |n: u128| SubmitBatch::of(vec![job_using(n, &["api"])]);
+        let request = || ClaimRequest::new(WorkerId::from_u128(7), 1);
+        let finish = async |store: &Arc<dyn Store>| {
+            let (_, lease) = store.claim(NOW, request()).await.unwrap().jobs.remove(0);
+            let outcome = Outcome::Done { result: None, result_key: None };
+            store.finish(NOW, vec![Finish { lease, outcome }]).await.unwrap();
+        };
+        for n in 1..=6 {
+            one.submit(NOW, using(n)).await.unwrap();
+            finish(if n % 2 == 0 { &one } else { &two }).await;
+        }
+        one.submit(NOW, using(7)).await.unwrap();
+        assert!(two.claim(NOW, request()).await.unwrap().jobs.len() == 1);
+        let before = begun();
+        two.submit(NOW, using(8)).await.unwrap();
+        assert!(one.claim(NOW, request()).await.unwrap().jobs.is_empty());
+        assert_eq!(begun(), before, "what was told was not relied on");
     }
 
     /// A revision that nobody has written is not waited for, and does not drown out those that come.

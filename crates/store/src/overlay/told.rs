@@ -101,7 +101,7 @@ pub struct Told {
     held: Vec<(LaneId, u32)>,
     usage: Vec<(ServiceName, Option<Key>, Timestamp, i64)>,
     jobs: Vec<Places>,
-    /// All jobs that have become ready and are so still.
+    /// All jobs that have become ready: that is news, so it was in the latest of these commits.
     came: Vec<Came>,
 }
 
@@ -145,8 +145,7 @@ impl Told {
         for row in &writes.usage {
             self.usage.push((row.service.clone(), row.key.clone(), row.at, row.units));
         }
-        for (seq, write) in &writes.jobs {
-            self.came.retain(|came| came.seq != *seq);
+        for write in writes.jobs.values() {
             if let JobWrite::Insert(job) | JobWrite::Change { job, .. } = write
                 && job.life.state == State::Queued(Wait::Turn)
             {
