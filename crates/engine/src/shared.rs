@@ -189,17 +189,19 @@ pub(crate) async fn watch_store(
     }
 }
 
-/// How often to look whether a number still changes.
+/// How often to look whether a number still changes, and for how long.
 const LOOKS: usize = 64;
+const NOT_LONGER: Duration = Duration::from_millis(5);
 
 /// Jobs tend to end together: lets those that are about to, end. As long as a number changes it waits for others to have
-/// their turn in the runtime, but not for ever.
+/// their turn in the runtime, but not for long: there may always be some that end.
 pub(crate) async fn until_quiet(number: impl Fn() -> usize) {
+    let begun = tokio::time::Instant::now();
     let mut known = number();
     for _ in 0..LOOKS {
         tokio::task::yield_now().await;
         let now = number();
-        if now == known {
+        if now == known || begun.elapsed() > NOT_LONGER {
             return;
         }
         known = now;
