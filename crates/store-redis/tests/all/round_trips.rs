@@ -55,3 +55,16 @@ async fn a_message_that_nobody_signed_changes_nothing() {
     }
     assert_eq!(one.check(beginning).await.unwrap(), Vec::<String>::new());
 }
+
+/// A daemon that connects while the server takes no writes is answered what needs none.
+#[tokio::test]
+async fn a_server_without_memory_is_connected_to_and_read() {
+    let (server, _counter, one, _two) = counted().await;
+    let beginning = runcue_store_suite::scene::BEGINNING;
+    let job = runcue_store_suite::scene::job(1);
+    one.submit(beginning, runcue_store::SubmitBatch::of(vec![job])).await.unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    let late = runcue_store_redis::open_url(&format!("{}?clock=caller", server.url())).unwrap();
+    let stats = tokio::time::timeout(Duration::from_secs(20), late.stats(beginning)).await;
+    assert_eq!(stats.expect("no answer").unwrap().counts.queued, 1);
+}
