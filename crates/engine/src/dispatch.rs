@@ -12,7 +12,10 @@
 //! together: nothing here asks once per job.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use runcue_core::{ClaimFilter, Timestamp};
 use runcue_store::{Claimed, Result};
 
@@ -20,6 +23,9 @@ use crate::execute::execute;
 use crate::running::Running;
 use crate::score;
 use crate::shared::{Shared, backoff, until_quiet};
+
+/// With fewer slots than this there is one claim at a time.
+const MANY: usize = 128;
 
 /// Claims jobs and starts them.
 pub(crate) struct Dispatcher {
@@ -31,57 +37,88 @@ impl Dispatcher {
         Self { shared }
     }
 
-    /// Claims up to the free slots and starts what it got. Answers how many jobs that were.
-    pub(crate) async fn run_once(&self, now: Timestamp) -> Result<usize> {
-        let free = self.shared.free_slots();
-        let claimed = claim(&self.shared, now, free).await?;
+    /// Does that whenever there is a reason to, until the engine stops. Where there are more jobs than slots it asks for
+    /// half as many at a time, twice: the store can decide about some while it writes down others.
+    pub(crate) async fn run(self) {
+        let shared = &self.shared;
+        let mut news = shared.news.subscribe();
+        let mut active = shared.active.subscribe();
+        let mut claims = FuturesUnordered::new();
+        let (mut asking, mut failures) = (0, 0);
+        let (mut due, mut plenty) = (true, false);
+        while !shared.stopping.is_cancelled() {
+            if due {
+                news.mark_unchanged();
+                active.mark_unchanged();
+                tokio::select! {
+                    biased;
+                    () = shared.stopping.cancelled() => break,
+                    () = shared.completer.all_sent() => {}
+                }
+            }
+            while due && claims.len() < if plenty { 2 } else { 1 } {
+                let free = shared.free_slots().saturating_sub(asking);
+                let half = shared.slots.load(Ordering::Relaxed).div_ceil(2);
+                let most = if plenty { free.min(half) } else { free };
+                // A second claim for few slots can wait, and be one for more.
+                if !claims.is_empty() && most < half / 2 {
+                    break;
+                }
+                due = plenty && most > 0;
+                if most > 0 {
+                    asking += most;
+                    claims.push(self.claim_some(most));
+                }
+            }
+            let full = shared.free_slots() <= asking;
+            let mut wake = Some(shared.clock.now().plus(shared.settings.poll));
+            if failures > 0 {
+                wake = Some(shared.clock.now().plus(backoff(failures)));
+            } else if !full {
+                wake = earliest(wake, shared.wakes().claim);
+            }
+            tokio::select! {
+                biased;
+                () = shared.stopping.cancelled() => break,
+                Some((asked, claimed)) = claims.next(), if !claims.is_empty() => {
+                    asking -= asked;
+                    match claimed {
+                        Ok(started) => {
+                            failures = 0;
+                            plenty = started == asked && shared.slots.load(Ordering::Relaxed) >= MANY;
+                            due |= plenty;
+                        }
+                        Err(error) => {
+                            failures += 1;
+                            plenty = false;
+                            shared.refused("no jobs could be claimed", &error);
+                        }
+                    }
+                }
+                _ = active.changed() => {
+                    until_quiet(|| *shared.active.borrow()).await;
+                    due = true;
+                }
+                _ = news.changed(), if !full && failures == 0 => due = true,
+                () = shared.sleep_until(wake), if !full && claims.is_empty() => due = true,
+            }
+        }
+        // What is claimed is held, and started: whoever stops the engine waits for it or hands it back.
+        while claims.next().await.is_some() {}
+    }
+
+    /// Claims up to so many jobs and starts what it got. Answers both numbers.
+    async fn claim_some(&self, most: usize) -> (usize, Result<usize>) {
+        (most, self.claim_and_start(self.shared.clock.now(), most).await)
+    }
+
+    async fn claim_and_start(&self, now: Timestamp, most: usize) -> Result<usize> {
+        let claimed = claim(&self.shared, now, most).await?;
         let started = claimed.len();
         for running in claimed {
             tokio::spawn(run_one(Arc::clone(&self.shared), running));
         }
         Ok(started)
-    }
-
-    /// Does that whenever there is a reason to, until the engine stops.
-    pub(crate) async fn run(self) {
-        let shared = &self.shared;
-        let mut news = shared.news.subscribe();
-        let mut active = shared.active.subscribe();
-        let mut failures = 0;
-        loop {
-            news.mark_unchanged();
-            active.mark_unchanged();
-            let mut wake = Some(shared.clock.now().plus(shared.settings.poll));
-            tokio::select! {
-                biased;
-                () = shared.stopping.cancelled() => return,
-                () = shared.completer.all_sent() => {}
-            }
-            if shared.free_slots() > 0 {
-                match self.run_once(shared.clock.now()).await {
-                    Ok(_) => failures = 0,
-                    Err(error) => {
-                        failures += 1;
-                        shared.refused("no jobs could be claimed", &error);
-                        wake = Some(shared.clock.now().plus(backoff(failures)));
-                    }
-                }
-            }
-            let full = shared.free_slots() == 0;
-            if failures == 0 && !full {
-                wake = earliest(wake, shared.wakes().claim);
-            }
-            tokio::select! {
-                biased;
-                () = shared.stopping.cancelled() => return,
-                _ = active.changed() => until_quiet(|| *shared.active.borrow()).await,
-                _ = news.changed(), if !full && failures == 0 => {}
-                () = shared.sleep_until(wake), if !full => {}
-            }
-            if shared.stopping.is_cancelled() {
-                return;
-            }
-        }
     }
 }
 

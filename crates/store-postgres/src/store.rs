@@ -1,6 +1,6 @@
 //! [`PostgresStore`]: opening a queue on a PostgreSQL server.
 
-use runcue_store::overlay::{Backend, ServerStore, Settings};
+use runcue_store::overlay::{Backend, LARGE, ServerStore, Settings};
 use runcue_store::{Result, StoreError};
 
 use crate::backend::PostgresBackend;
@@ -30,6 +30,7 @@ pub fn open(options: Options) -> Result<PostgresStore> {
         instance: random()?,
         callers_clock: options.callers_clock,
         patience: options.patience,
+        large: LARGE,
     };
     let readers = Readers::start(options, durability)
         .map_err(|error| failed(format!("no thread to read: {error}")))?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runcue_store::overlay::{Backend, ServerStore, Settings};
+use runcue_store::overlay::{Backend, LARGE, ServerStore, Settings};
 use runcue_store::{Result, StoreError};
 
 use crate::backend::RedisBackend;
@@ -30,6 +30,7 @@ pub fn open(options: Options) -> Result<RedisStore> {
         instance,
         callers_clock: options.caller_clock,
         patience: PATIENCE,
+        large: LARGE,
     };
     ServerStore::new(backend, RedisReader::new(options, persistence), settings)
 }

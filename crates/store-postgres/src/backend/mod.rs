@@ -2,6 +2,7 @@
 //! drives the connection itself. What goes to the server together goes in one *flight*: the statements are
 //! sent one after the other without waiting for answers.
 
+mod beside;
 mod commit;
 mod flight;
 mod lease_runs;
@@ -14,10 +15,10 @@ pub(crate) use commit::RECORD;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use runcue_core::{LaneId, Seq, Timestamp};
+use runcue_core::{Job, LaneId, Seq, Timestamp};
 use runcue_store::overlay::{
     Answers, Backend, Changed, CommitId, Committed, Find, Opening, PrunedEvents, Questions, Rank,
-    Timed, WriteSet,
+    ReadyQuestion, Timed, WriteSet,
 };
 use runcue_store::tables::InboxRow;
 use runcue_store::{Result, StoreError, WorkerSpec};
@@ -30,6 +31,7 @@ use crate::connection::Options;
 use crate::failure::{explain, is_of_another_session, unreadable};
 use crate::migrate;
 use crate::rows::{signed, unsigned};
+use beside::Beside;
 use flight::{Flight, Landed, Text, Value};
 
 /// How the writer's statements run. Whoever is silent in its turn loses it. Rows are found by their keys, however
@@ -61,6 +63,8 @@ pub struct PostgresBackend {
     in_turn: bool,
     /// Whether the turn outlasts its transaction.
     lasting: bool,
+    /// What is read while a commit is under way.
+    beside: Beside,
     /// Statements of this connection.
     texts: HashMap<&'static str, Text>,
     /// Begins a transaction. Behind a pooler each has to settle anew how its statements run.
@@ -78,6 +82,7 @@ impl PostgresBackend {
             client: None,
             in_turn: false,
             lasting: false,
+            beside: Beside::default(),
             texts: HashMap::new(),
             begin: String::new(),
         })
@@ -158,6 +163,7 @@ impl PostgresBackend {
         self.client = None;
         self.in_turn = false;
         self.lasting = false;
+        self.beside.reset();
         self.texts.clear();
     }
 
@@ -239,6 +245,14 @@ impl Backend for PostgresBackend {
 
     fn begins_behind(&self) -> bool {
         true
+    }
+
+    fn begin_reading(&mut self, question: &ReadyQuestion, known: u64) {
+        self.beside.begin(&self.runtime, &self.options, question, known);
+    }
+
+    fn end_reading(&mut self) -> Option<Vec<Job>> {
+        self.beside.end(&self.runtime)
     }
 
     fn whole(&mut self, now: Timestamp, memory: Duration) -> Result<Changed> {

@@ -3,10 +3,10 @@
 use runcue_core::{LaneId, Seq};
 use runcue_store::Result;
 use runcue_store::overlay::{Answers, Questions, ReadyQuestion};
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
-use super::flight::{Flight, Landed, Text};
+use super::flight::{Flight, Landed, Text, Value};
 use super::{PostgresBackend, landed};
 use crate::rows::{self, Misread, id_of, parsed, rank_of, signed, unsigned};
 
@@ -24,7 +24,7 @@ const PREREQUISITES: &str = "SELECT {job}, tie.dependent FROM unnest($1::bigint[
     JOIN runcue.tie ON tie.dependent = wanted.seq JOIN runcue.job ON job.seq = tie.prerequisite {states}";
 
 /// The search begins at a place: before it there may be many rows that are dead but cannot be removed yet.
-const READY: &str = "SELECT {live}, wanted.n FROM \
+pub(super) const READY: &str = "SELECT {live}, wanted.n FROM \
     unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY \
         AS wanted (lane, rank, seq, most, n) \
     CROSS JOIN LATERAL (SELECT * FROM runcue.live WHERE live.stage = 0 AND live.lane = wanted.lane \
@@ -36,7 +36,7 @@ const LANES: &str = "SELECT lane.key, lane.lane FROM unnest($1::text[]) AS wante
 const LANE_KEYS: &str = "SELECT lane.lane, lane.key FROM unnest($1::bigint[]) AS wanted (lane) JOIN runcue.lane ON lane.lane = wanted.lane";
 
 /// The columns of a job; what follows them is the statement's own.
-const AFTER_JOB: usize = 18;
+pub(super) const AFTER_JOB: usize = 18;
 
 /// Questions with their statements and values.
 pub struct Asked {
@@ -52,8 +52,9 @@ pub struct Asked {
     ready_lists: usize,
 }
 
+/// Questions for ready jobs, by column.
 #[derive(Default)]
-struct ReadyColumns {
+pub(super) struct ReadyColumns {
     lanes: Vec<i64>,
     ranks: Vec<i64>,
     seqs: Vec<i64>,
@@ -61,7 +62,7 @@ struct ReadyColumns {
 }
 
 impl ReadyColumns {
-    fn add(&mut self, question: &ReadyQuestion) {
+    pub(super) fn add(&mut self, question: &ReadyQuestion) {
         let from = question.from.map(|from| (rank_of(from.priority), signed(from.seq.0)));
         let behind = question.behind.map(|at| (rank_of(at.priority), signed(at.seq.0) + 1));
         let max = question.max_priority.map(|max| (rank_of(max), 0));
@@ -70,6 +71,11 @@ impl ReadyColumns {
         self.ranks.push(rank);
         self.seqs.push(seq);
         self.limits.push(i64::try_from(question.limit).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn values(&self) -> [Value<'_>; 4] {
+        [&self.lanes, &self.ranks, &self.seqs, &self.limits]
+            .map(|column| (column as &(dyn ToSql + Sync), Type::INT8_ARRAY))
     }
 }
 
@@ -155,15 +161,7 @@ impl Asked {
             flight.ask(sql, vec![(seqs, Type::INT8_ARRAY)]);
         }
         if let Some((sql, ready)) = &self.ready {
-            flight.ask(
-                sql,
-                vec![
-                    (&ready.lanes, Type::INT8_ARRAY),
-                    (&ready.ranks, Type::INT8_ARRAY),
-                    (&ready.seqs, Type::INT8_ARRAY),
-                    (&ready.limits, Type::INT8_ARRAY),
-                ],
-            );
+            flight.ask(sql, ready.values().to_vec());
         }
         if let Some((sql, lanes)) = &self.lanes {
             flight.ask(sql, vec![(lanes, Type::TEXT_ARRAY)]);

@@ -1,6 +1,7 @@
 //! The machine in turns, over a backend of plain maps: the contract on two handles, and replies that are lost
 //! before and after the commit they belong to.
 
+mod aside;
 mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +15,9 @@ use runcue_core::{
     ServiceName, State, TaskName, TaskSpec, Timestamp, Wait, WorkerId,
 };
 use runcue_store::overlay::{
-    Answers, Backend, Changed, CommitId, Committed, Find, JobWrite, LOG_BYTES, News, Numbers,
-    Opening, Places, PrunedEvents, Questions, Rank, Reader, ServerStore, Settings, Timed,
-    TouchedLane, WriteSet,
+    Answers, Backend, Changed, CommitId, Committed, Find, JobWrite, LARGE, LOG_BYTES, News,
+    Numbers, Opening, Places, PrunedEvents, Questions, Rank, Reader, ReadyQuestion, ServerStore,
+    Settings, Timed, TouchedLane, WriteSet,
 };
 use runcue_store::tables::{InboxRow, ServiceRow, UsageRow};
 use runcue_store::{
@@ -69,10 +70,18 @@ struct Server {
     free: Condvar,
     /// Every so many commits the reply is lost: in turn before and after it is written.
     lose_every: AtomicU32,
+    /// Before every so many commits outside of a turn somebody else writes.
+    overtake_every: u32,
     commits: AtomicU32,
     handles: AtomicU64,
     /// Turns that were begun.
     begun: AtomicU64,
+    /// How long a commit takes.
+    takes: Duration,
+    /// Commits that were refused, or whose reply was lost, while others waited for them.
+    failed: AtomicU32,
+    /// Ready jobs that were read beside a commit.
+    read: AtomicU64,
     /// Whether daemons have a secret to sign with what they tell each other.
     tells: bool,
     listeners: Mutex<Vec<News>>,
@@ -322,6 +331,15 @@ impl Rows {
 struct Maps {
     server: Arc<Server>,
     in_turn: bool,
+    /// What is read beside the next commit, and what was.
+    reading: Option<(ReadyQuestion, Option<Vec<Job>>)>,
+}
+
+impl Maps {
+    fn read(&self, question: &ReadyQuestion) -> Vec<Job> {
+        let questions = Questions { ready: vec![question.clone()], ..Questions::default() };
+        self.server.rows.lock().unwrap().answer(&questions, false).ready.remove(0)
+    }
 }
 
 impl Backend for Maps {
@@ -365,6 +383,19 @@ impl Backend for Maps {
 
     fn begins_behind(&self) -> bool {
         true
+    }
+
+    /// Now and then it is read before the commit, now and then after it.
+    fn begin_reading(&mut self, question: &ReadyQuestion, known: u64) {
+        let early = known.is_multiple_of(2).then(|| self.read(question));
+        self.reading = Some((question.clone(), early));
+    }
+
+    fn end_reading(&mut self) -> Option<Vec<Job>> {
+        let (question, early) = self.reading.take()?;
+        let jobs = early.unwrap_or_else(|| self.read(&question));
+        self.server.read.fetch_add(jobs.len() as u64, Ordering::Relaxed);
+        Some(jobs)
     }
 
     fn whole(&mut self, _: Timestamp, _: Duration) -> Result<Changed> {
@@ -472,12 +503,21 @@ impl Backend for Maps {
     fn commit(&mut self, writes: &WriteSet) -> Result<Committed> {
         let every = self.server.lose_every.load(Ordering::Relaxed);
         let n = self.server.commits.fetch_add(1, Ordering::Relaxed);
-        let lost = || Err(StoreError::Unavailable("the reply was lost".to_owned()));
+        let server = Arc::clone(&self.server);
+        let lost = || {
+            server.failed.fetch_add(1, Ordering::Relaxed);
+            Err(StoreError::Unavailable("the reply was lost".to_owned()))
+        };
+        std::thread::sleep(self.server.takes);
         if every > 0 && n % (2 * every) == 1 {
             return lost();
         }
         let mut rows = self.server.rows.lock().unwrap();
         assert_eq!(self.in_turn, writes.in_turn);
+        let overtake = self.server.overtake_every;
+        if overtake > 0 && !self.in_turn && !rows.taken && n.is_multiple_of(overtake) {
+            rows.turns.push(Turn::default());
+        }
         let behind = writes.follows != rows.revision() || (rows.taken && !self.in_turn);
         let ids = writes.jobs.values().filter_map(|write| match write {
             JobWrite::Insert(job) => Some(job.id()),
@@ -485,6 +525,7 @@ impl Backend for Maps {
         });
         let known: Vec<JobId> = ids.filter(|id| rows.id(*id).is_some()).collect();
         let committed = if behind {
+            self.server.failed.fetch_add(1, Ordering::Relaxed);
             Committed::Behind
         } else if !known.is_empty() {
             Committed::Known(known)
@@ -605,11 +646,21 @@ pub struct Servers {
     latest: Mutex<Arc<Server>>,
     lose_every: u32,
     tells: bool,
+    takes: Duration,
+    large: usize,
+    overtake_every: u32,
 }
 
 impl Servers {
     pub fn new() -> Self {
-        Self { latest: Mutex::default(), lose_every: 0, tells: false }
+        let latest = Mutex::default();
+        let takes = Duration::ZERO;
+        Self { latest, lose_every: 0, tells: false, takes, large: LARGE, overtake_every: 0 }
+    }
+
+    /// Servers whose handles let every commit be carried out by their second thread, where it takes so long.
+    pub fn aside(self, takes: Duration) -> Self {
+        Self { large: 0, takes, ..self }
     }
 
     /// Servers that lose every so many replies.
@@ -625,12 +676,13 @@ impl Servers {
     async fn handle(&self) -> Arc<dyn Store> {
         let server = self.latest.lock().unwrap().clone();
         let instance = u128::from(server.handles.fetch_add(1, Ordering::Relaxed) + 1) << 64;
-        let backend = Maps { server: server.clone(), in_turn: false };
+        let backend = Maps { server: server.clone(), in_turn: false, reading: None };
         let settings = Settings {
             place: "maps".to_owned(),
             instance,
             callers_clock: true,
             patience: Duration::from_secs(20),
+            large: self.large,
         };
         let store = Arc::new(ServerStore::new(backend, Look(server), settings).unwrap());
         if self.tells {
@@ -644,7 +696,8 @@ impl Servers {
 impl Maker for Servers {
     async fn open(&self) -> Arc<dyn Store> {
         let (lose_every, tells) = (self.lose_every.into(), self.tells);
-        let server = Server { lose_every, tells, ..Server::default() };
+        let (takes, overtake_every) = (self.takes, self.overtake_every);
+        let server = Server { lose_every, tells, takes, overtake_every, ..Server::default() };
         *self.latest.lock().unwrap() = Arc::new(server);
         self.handle().await
     }

@@ -9,7 +9,7 @@ use runcue_core::{Job, LaneId, LaneKey, Seq, State, Timestamp, Wait};
 use super::cache::{Overlay, instant_of};
 use super::kept::LEFT_OF_A_LANE;
 use super::window::{ReadyLane, Window};
-use super::{Answers, Backend, JobWrite, Questions, Rank, ReadyQuestion, Timed};
+use super::{Answers, Backend, JobWrite, Questions, Rank, ReadyQuestion, Timed, WriteSet};
 use crate::Result;
 use crate::request::SubmitBatch;
 
@@ -46,7 +46,7 @@ impl<B: Backend> Overlay<B> {
 
     /// Asks the backend and keeps the answers.
     pub(super) fn ask(&mut self, questions: Questions) -> Result<Vec<Vec<Job>>> {
-        let answers = self.backend.ask(&questions)?;
+        let answers = self.desk.backend().ask(&questions)?;
         Ok(self.absorb(&questions, answers))
     }
 
@@ -196,6 +196,10 @@ impl<B: Backend> Overlay<B> {
     ) -> Result<()> {
         // Once is enough but where the turn itself has changed jobs behind what was known.
         while !self.sees(lane, max, limit) {
+            if self.reading.is_some() {
+                self.end_reading();
+                continue;
+            }
             let mut ready = vec![self.next_question(lane, max, limit)];
             if max.is_none() {
                 let others = std::mem::take(&mut self.expected_lanes);
@@ -235,6 +239,41 @@ impl<B: Backend> Overlay<B> {
         Ok(())
     }
 
+    /// Begins to read the next jobs of the lane that is being emptied, to go on while a commit is carried out, as long as
+    /// nobody else comes in between. They are good whether they are read before the commit or after it, which must not have
+    /// to do with any of them.
+    pub(super) fn begin_reading(&mut self, writes: &WriteSet) {
+        self.reading = None;
+        let [lane] = self.recent_lanes[..] else { return };
+        let claims =
+            if self.expected_claims > 0 { self.expected_claims } else { self.latest_claims };
+        let alone = !self.shared || writes.keeps_turn;
+        // The next turn is decided before this one is written, and the one after that has these.
+        let most = claims.saturating_mul(2).min(ReadyLane::MOST);
+        if !alone || claims < WORTH_IT || self.sees(lane, None, most) {
+            return;
+        }
+        let question = self.next_question(lane, None, most);
+        let Some(edge) = question.behind else { return };
+        let became_ready = writes.touched.get(&lane).is_some_and(Option::is_some);
+        let behind = |job: &Job| job.lane == lane && Rank::of(job) > edge;
+        if became_ready || writes.jobs.values().any(|write| behind(write.job())) {
+            return;
+        }
+        self.desk.backend().begin_reading(&question, self.revision);
+        self.reading = Some(question);
+    }
+
+    /// Takes over what was read, when the commit has been carried out.
+    pub(super) fn end_reading(&mut self) {
+        let Some(question) = self.reading.take() else { return };
+        let window = |lane: &ReadyLane| lane.windows.get(&None).and_then(Window::edge);
+        let goes_on = self.ready.get(&question.lane).and_then(window) == question.behind;
+        if let Some(jobs) = self.desk.read().filter(|_| goes_on) {
+            self.fill_ready(&question, jobs);
+        }
+    }
+
     fn sees(&self, lane: LaneId, max: Option<i32>, limit: usize) -> bool {
         let window = self.ready.get(&lane).and_then(|known| known.windows.get(&max));
         window.is_some_and(|window| window.is_whole() || window.len() >= limit)
@@ -243,7 +282,7 @@ impl<B: Backend> Overlay<B> {
     /// Asks for what follows the jobs that are known, or for the first ones.
     fn next_question(&mut self, lane: LaneId, max: Option<i32>, limit: usize) -> ReadyQuestion {
         let window = self.ready.get(&lane).and_then(|known| known.windows.get(&max));
-        let goes_on = max.is_none() && self.backend.begins_behind();
+        let goes_on = max.is_none() && self.goes_on;
         let behind = window.filter(|_| goes_on).and_then(Window::edge);
         self.ready_question(lane, max, limit, behind)
     }
@@ -331,7 +370,7 @@ impl<B: Backend> Overlay<B> {
         }
         let from = self.numbers.earliest.get(list);
         let asked = limit + self.writes.jobs.len();
-        let found = self.backend.timed(list, from, asked)?;
+        let found = self.desk.backend().timed(list, from, asked)?;
         let (whole, last) = (found.len() < asked, found.last().copied());
         let mut rows: Vec<(Timestamp, Seq)> =
             found.into_iter().filter(|(_, seq)| !self.is_changed(*seq)).collect();

@@ -2,17 +2,19 @@
 //! asked for. `tables.rs` answers the machine from it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use runcue_core::{
     Job, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq, State, StateWord, Timestamp, Wait,
 };
 
+use super::desk::Desk;
 use super::kept::{Kept, LEFT_OF_A_LANE, Left};
 use super::told::{Telling, Told, Voice};
 use super::window::{ReadyLane, TimedWindow};
 use super::{
-    Backend, Changed, CommitId, JobWrite, Numbers, Opening, Questions, Rank, Timed, WriteSet,
+    Backend, Changed, CommitId, JobWrite, Numbers, Opening, Questions, Rank, ReadyQuestion, Timed,
+    WriteSet,
 };
 use crate::Result;
 use crate::reply::ScheduleInfo;
@@ -60,7 +62,11 @@ impl Foresight {
 /// The machine's tables over a backend. See the module's documentation.
 #[derive(Debug)]
 pub struct Overlay<B> {
-    pub(super) backend: B,
+    pub(super) desk: Desk<B>,
+    /// Whether the backend can begin to read behind a place.
+    pub(super) goes_on: bool,
+    /// What is read while the latest commit is carried out.
+    pub(super) reading: Option<ReadyQuestion>,
     /// The revision everything here builds on.
     pub(super) revision: u64,
     pub(super) numbers: Numbers,
@@ -112,7 +118,9 @@ impl<B: Backend> Overlay<B> {
     /// An overlay that knows nothing yet.
     pub fn new(backend: B) -> Self {
         Self {
-            backend,
+            goes_on: backend.begins_behind(),
+            desk: Desk::new(backend),
+            reading: None,
             revision: 0,
             numbers: Numbers::default(),
             writes: WriteSet::default(),
@@ -144,8 +152,8 @@ impl<B: Backend> Overlay<B> {
     }
 
     /// What is beneath.
-    pub fn backend(&mut self) -> &mut B {
-        &mut self.backend
+    pub fn backend(&mut self) -> MutexGuard<'_, B> {
+        self.desk.backend()
     }
 
     /// Says what the requests of the coming turn will probably need.
@@ -255,6 +263,7 @@ impl<B: Backend> Overlay<B> {
     /// Forgets everything, as after a turn that was not written.
     pub(super) fn reset(&mut self) {
         self.revision = 0;
+        self.reading = None;
         self.telling = Telling::default();
         self.opened = None;
         self.writes = WriteSet::default();
@@ -297,18 +306,18 @@ impl<B: Backend> Overlay<B> {
         self.held.iter().filter(|(_, count)| **count > 0).map(|(lane, count)| (*lane, *count))
     }
 
-    /// The turn is written: what it changed is what there is.
-    pub(super) fn written(&mut self, writes: WriteSet) {
+    /// The turn is written, or about to be: what it changed is what there is.
+    pub(super) fn written(&mut self, writes: &WriteSet) {
         self.revision = writes.follows + 1;
         if writes.news {
             self.telling = Telling::from(self.revision);
         }
-        for (seq, write) in writes.jobs {
+        for (seq, write) in &writes.jobs {
             match write {
-                JobWrite::Insert(job) | JobWrite::Change { job, .. } if self.is_to_keep(&job) => {
-                    self.kept.keep(job);
+                JobWrite::Insert(job) | JobWrite::Change { job, .. } if self.is_to_keep(job) => {
+                    self.kept.keep(job.clone());
                 }
-                _ => drop(self.kept.forget(seq)),
+                _ => drop(self.kept.forget(*seq)),
             }
         }
         self.end();
@@ -390,7 +399,7 @@ impl<B: Backend> Overlay<B> {
                 JobWrite::Change { .. } => {}
             }
         }
-        let mut lanes = self.backend.idle_lanes(&going, limit)?;
+        let mut lanes = self.desk.backend().idle_lanes(&going, limit)?;
         lanes.retain(|(lane, _)| !coming.contains(lane));
         // No use of a service counts at the end of time: groups alone are asked for.
         let mut groups = self.whole_with_writes(Timestamp::MAX)?.groups;
@@ -414,7 +423,7 @@ impl<B: Backend> Overlay<B> {
 
     fn whole_with_writes(&mut self, now: Timestamp) -> Result<Changed> {
         let longest = self.writes.services.values().map(|row| row.spec.memory()).max();
-        let mut changed = self.backend.whole(now, longest.unwrap_or_default())?;
+        let mut changed = self.desk.backend().whole(now, longest.unwrap_or_default())?;
         let writes = &self.writes;
         changed.groups.retain(|group| {
             let (changed, dropped) = (&writes.groups, &writes.dropped_groups);

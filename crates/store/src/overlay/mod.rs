@@ -30,8 +30,11 @@
 
 mod ask;
 mod cache;
+mod clock;
+mod desk;
 mod kept;
 mod news;
+mod requests;
 mod store;
 mod tables;
 mod told;
@@ -57,9 +60,10 @@ use crate::tables::{Counters, InboxRow, ServiceRow, UsageRow};
 pub use cache::{Foresight, Overlay};
 pub use kept::Places;
 pub use news::News;
+pub use requests::{Answered, Writer};
 pub use store::{Reader, ServerStore};
 pub use write_set::{JobWrite, PrunedEvents, WriteSet};
-pub use writer::{Answered, Settings, Writer};
+pub use writer::{LARGE, Settings};
 
 pub use crate::tables::LOG_BYTES;
 
@@ -372,6 +376,15 @@ pub trait Backend: Send + 'static {
     /// Whether a search for ready jobs can begin behind a place, so that nothing is read twice.
     fn begins_behind(&self) -> bool {
         false
+    }
+
+    /// Begins to read ready jobs, to go on while the next commit is under way. `known` is the latest revision, which that
+    /// commit follows. Nothing is read by a server that cannot do both at once.
+    fn begin_reading(&mut self, _question: &ReadyQuestion, _known: u64) {}
+
+    /// What came of that, after the commit: the jobs as of the revision before it or of its own, or nothing.
+    fn end_reading(&mut self) -> Option<Vec<Job>> {
+        None
     }
 
     /// Everything, as for a daemon that knows nothing; in the middle of a turn. Uses of services are counted

@@ -19,7 +19,8 @@ use runcue_core::{
 use super::Backend;
 use super::cache::{Foresight, Overlay};
 use super::news::News;
-use super::writer::{Answered, Settings, Writer};
+use super::requests::{Answered, Writer};
+use super::writer::Settings;
 use crate::machine::Machine;
 use crate::tables::Tables;
 use crate::{

@@ -253,7 +253,7 @@ impl<B: Backend> Tables for Overlay<B> {
 
     fn ahead(&mut self, job: &Job) -> Result<u64> {
         let place = Rank::of(job);
-        let mut count = self.backend.ahead(job.lane, place)?;
+        let mut count = self.desk.backend().ahead(job.lane, place)?;
         for write in self.writes.jobs.values() {
             let (other, before, after) = match write {
                 super::JobWrite::Insert(other) => (other, None, Some(&other.life.state)),
@@ -287,7 +287,7 @@ impl<B: Backend> Tables for Overlay<B> {
     }
 
     fn held_by(&mut self, worker: WorkerId) -> Result<Vec<Seq>> {
-        let found = self.backend.find(&Find::HeldBy(worker))?;
+        let found = self.desk.backend().find(&Find::HeldBy(worker))?;
         let held = |job: &Job| job.life.state.lease().is_some_and(|lease| lease.worker == worker);
         let seqs = self.merged(found, usize::MAX, held);
         self.found(seqs)
@@ -295,7 +295,7 @@ impl<B: Backend> Tables for Overlay<B> {
 
     fn oldest_queued(&mut self, queue: &QueueName, limit: usize) -> Result<Vec<Seq>> {
         let asked = limit.saturating_add(self.writes.jobs.len());
-        let found = self.backend.find(&Find::OldestQueued { queue, limit: asked })?;
+        let found = self.desk.backend().find(&Find::OldestQueued { queue, limit: asked })?;
         let queued =
             |job: &Job| job.spec.queue == *queue && job.life.state.word() == StateWord::Queued;
         let seqs = self.merged(found, limit, queued);
@@ -311,7 +311,7 @@ impl<B: Backend> Tables for Overlay<B> {
         let later = |seq: Seq| after.is_none_or(|after| seq > after);
         let changed = self.writes.jobs.keys().filter(|seq| later(**seq)).count();
         let asked = limit.saturating_add(changed);
-        let found = self.backend.find(&Find::Matching { filter, after, limit: asked })?;
+        let found = self.desk.backend().find(&Find::Matching { filter, after, limit: asked })?;
         let seqs = self.merged(found, limit, |job| later(job.seq) && filter.matches(job));
         self.found(seqs)
     }
@@ -323,7 +323,8 @@ impl<B: Backend> Tables for Overlay<B> {
         keep: u64,
         limit: usize,
     ) -> Result<Vec<Seq>> {
-        let mut seqs = self.backend.find(&Find::Stale { state, ended_before, keep, limit })?;
+        let mut seqs =
+            self.desk.backend().find(&Find::Stale { state, ended_before, keep, limit })?;
         seqs.retain(|seq| self.still(*seq, state));
         self.found(seqs)
     }
@@ -453,7 +454,7 @@ impl<B: Backend> Tables for Overlay<B> {
     }
 
     fn live_workers(&mut self, since: Timestamp) -> Result<Vec<WorkerSpec>> {
-        let mut live = self.backend.live_workers(since)?;
+        let mut live = self.desk.backend().live_workers(since)?;
         let writes = &self.writes;
         live.retain(|worker| {
             !writes.dropped_workers.contains(&worker.id) && !writes.workers.contains_key(&worker.id)
@@ -478,7 +479,7 @@ impl<B: Backend> Tables for Overlay<B> {
     }
 
     fn prune_usage(&mut self, before: Timestamp, dry_run: bool) -> Result<u64> {
-        let count = self.backend.count_usage(before)?;
+        let count = self.desk.backend().count_usage(before)?;
         if !dry_run && count > 0 {
             self.writes.prune_usage = Some(before);
         }
@@ -498,7 +499,7 @@ impl<B: Backend> Tables for Overlay<B> {
     fn prune_events(&mut self, before: Timestamp, keep: u64, dry_run: bool) -> Result<u64> {
         let through = self.numbers.counters.event.saturating_sub(keep);
         let what = PrunedEvents { before, through };
-        let count = self.backend.count_events(what)?;
+        let count = self.desk.backend().count_events(what)?;
         if !dry_run && count > 0 {
             self.writes.prune_events = Some(what);
         }
@@ -512,7 +513,7 @@ impl<B: Backend> Tables for Overlay<B> {
     }
 
     fn inbox(&mut self, after: u64, limit: usize) -> Result<Vec<InboxRow>> {
-        self.backend.inbox(after, limit)
+        self.desk.backend().inbox(after, limit)
     }
 
     fn clear_inbox(&mut self, n: u64, refused: Option<&str>) -> Result<()> {
@@ -524,6 +525,6 @@ impl<B: Backend> Tables for Overlay<B> {
     }
 
     fn check(&mut self) -> Result<Vec<String>> {
-        self.backend.check()
+        self.desk.backend().check()
     }
 }

@@ -33,6 +33,15 @@ pub enum JobWrite {
     },
 }
 
+impl JobWrite {
+    /// What the job is by now, or was before it went.
+    pub fn job(&self) -> &Job {
+        match self {
+            Self::Insert(job) | Self::Change { job, .. } | Self::Delete { job } => job,
+        }
+    }
+}
+
 /// Which events go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrunedEvents {

@@ -1,22 +1,25 @@
 //! The one thread of a daemon that writes to a server. It takes whatever requests have come in since its last
-//! turn into the next one, so that many callers share one commit, and answers each only when that is done.
+//! turn into the next one, so that many callers share one commit, and answers each only when that is done. While a
+//! large commit is carried out by a second thread it decides the next turn, on what that commit will have written; if
+//! that comes to nothing, both are decided again.
 //!
 //! When the server is away it connects again and again, with growing pauses, for ever. Requests wait for that
 //! up to a bound. A request may run more than once before its turn is written, never after.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use runcue_core::{JobId, Timestamp};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::cache::{Foresight, Overlay};
+use super::clock::Clock;
 use super::news::News;
+use super::requests::{Message, Request, Requests, Workshop, refuse_all, refuse_late, tell};
 use super::told::Voice;
 use super::{Backend, CommitId, Committed, WriteSet};
 use crate::machine::Machine;
@@ -39,7 +42,11 @@ const FOLLOWED: u32 = 4;
 /// is little beside what the commit takes.
 const COMPANY: Duration = Duration::from_micros(200);
 const COMPANY_PER_JOB: Duration = Duration::from_micros(1);
-/// After so many times in vain in a row it waits only once in so many turns.
+/// A request about so many jobs waits for company though it is not one of several in a row.
+const MANY: usize = 64;
+/// Commits of so many jobs are carried out by the second thread, unless told otherwise ([`Settings::large`]).
+pub const LARGE: usize = 256;
+/// After so many times in vain in a row it waits, or uses the second thread, only once in so many turns.
 const IN_VAIN: u32 = 4;
 const SELDOM: u32 = 64;
 /// After commits that relied on what was told and were refused, so many turns are begun at the most before the next one
@@ -49,8 +56,6 @@ const MOST_DOUBT: u32 = 63;
 const TRUSTED: Duration = Duration::from_secs(1);
 /// Between two attempts to connect: at first, and at the most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// How far the server's clock may be set back before it is followed.
-const STEP: Duration = Duration::from_secs(1);
 
 /// How a writer works.
 #[derive(Clone, Debug)]
@@ -63,245 +68,47 @@ pub struct Settings {
     pub callers_clock: bool,
     /// How long a request waits for a server that is away.
     pub patience: Duration,
-}
-
-/// An answer, and the instant at which the store holds it to have happened.
-#[derive(Debug)]
-pub struct Answered<R> {
-    /// The answer.
-    pub value: R,
-    /// The store's clock.
-    pub now: Timestamp,
-}
-
-type Workshop<B> = Machine<Overlay<B>>;
-
-/// A request that can be run again until its turn is written.
-trait Work<B>: Send {
-    fn run(&mut self, machine: &mut Workshop<B>, now: Timestamp) -> Result<()>;
-    fn answer(self: Box<Self>, failed: Option<StoreError>);
-}
-
-struct Call<R, F> {
-    operation: F,
-    outcome: Option<Result<Answered<R>>>,
-    reply: oneshot::Sender<Result<Answered<R>>>,
-}
-
-impl<B, R: Send, F> Work<B> for Call<R, F>
-where
-    F: Fn(&mut Workshop<B>, Timestamp) -> Result<R> + Send,
-{
-    /// A refusal is an outcome like any other: it may rest on what is out of date.
-    fn run(&mut self, machine: &mut Workshop<B>, now: Timestamp) -> Result<()> {
-        self.outcome = None;
-        match (self.operation)(machine, now) {
-            Ok(value) => self.outcome = Some(Ok(Answered { value, now })),
-            Err(error) if error.is_refusal() => self.outcome = Some(Err(error)),
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn answer(self: Box<Self>, failed: Option<StoreError>) {
-        let outcome = match failed {
-            Some(error) => Err(error),
-            None => self.outcome.unwrap_or(Err(StoreError::Closed)),
-        };
-        // A caller that has gone away needs no answer.
-        let _ = self.reply.send(outcome);
-    }
-}
-
-struct Request<B> {
-    now: Timestamp,
-    until: Instant,
-    foresight: Foresight,
-    work: Box<dyn Work<B>>,
-}
-
-/// Where requests go, as long as the store is open.
-type Requests<B> = Mutex<Option<Sender<Request<B>>>>;
-
-/// Admits what is in the inbox. Nobody waits for it, and one under way is enough.
-struct Admit(Arc<AtomicBool>);
-
-impl<B: Backend> Work<B> for Admit {
-    fn run(&mut self, machine: &mut Workshop<B>, now: Timestamp) -> Result<()> {
-        self.0.store(false, Ordering::Release);
-        machine.admit(now).map(drop)
-    }
-
-    fn answer(self: Box<Self>, failed: Option<StoreError>) {
-        self.0.store(false, Ordering::Release);
-        if let Some(error) = failed {
-            tracing::debug!("jobs are left in the inbox for now: {error}");
-        }
-    }
-}
-
-/// What asks for an admission.
-fn admission<B: Backend>(
-    requests: &Arc<Requests<B>>,
-    patience: Duration,
-) -> Arc<dyn Fn() + Send + Sync> {
-    let requests = Arc::downgrade(requests);
-    let under_way = Arc::new(AtomicBool::new(false));
-    Arc::new(move || {
-        let Some(requests) = requests.upgrade() else { return };
-        let requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(sender) = requests.as_ref() else { return };
-        if !under_way.swap(true, Ordering::AcqRel) {
-            let (now, foresight) = (Timestamp::ZERO, Foresight::default());
-            let work = Box::new(Admit(under_way.clone()));
-            let _ = sender.send(Request { now, until: Instant::now() + patience, foresight, work });
-        }
-    })
-}
-
-/// A handle on the thread that writes.
-pub struct Writer<B> {
-    requests: Arc<Requests<B>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    news: News,
-    trouble: watch::Receiver<Option<String>>,
-    patience: Duration,
-}
-
-impl<B: Backend> Writer<B> {
-    /// Starts the thread over a backend, which should be connected.
-    pub fn start(backend: B, settings: Settings) -> std::io::Result<Self> {
-        let (sender, receiver) = channel();
-        let requests = Arc::new(Mutex::new(Some(sender)));
-        let (tell, trouble) = watch::channel(None);
-        let patience = settings.patience;
-        let news = News::new(admission(&requests, patience));
-        let worker = Worker {
-            requests: receiver,
-            waiting: VecDeque::new(),
-            turn_since: None,
-            heard_at: Instant::now(),
-            ended_at: None,
-            followed: 0,
-            lonely: 0,
-            fresh: false,
-            voiced: false,
-            doubt: 0,
-            refused: 0,
-            machine: Machine::new(Overlay::new(backend)),
-            clock: Clock::new(),
-            commits: 0,
-            connected: true,
-            pause: PAUSES.0,
-            retry_at: None,
-            alone: 0,
-            wanted_alone: ALONE,
-            known: Vec::new(),
-            news: news.clone(),
-            trouble: tell,
-            settings,
-        };
-        let thread =
-            std::thread::Builder::new().name("runcue-writer".into()).spawn(move || worker.run())?;
-        Ok(Self { requests, thread: Mutex::new(Some(thread)), news, trouble, patience })
-    }
-
-    /// Runs an operation in the next turn and answers when that is written. It may be run several times;
-    /// only the last one counts.
-    pub async fn call<R: Send + 'static>(
-        &self,
-        now: Timestamp,
-        foresight: Foresight,
-        operation: impl Fn(&mut Machine<Overlay<B>>, Timestamp) -> Result<R> + Send + 'static,
-    ) -> Result<Answered<R>> {
-        let (reply, answer) = oneshot::channel();
-        let work = Box::new(Call { operation, outcome: None, reply });
-        let until = Instant::now() + self.patience;
-        self.send(Request { now, until, foresight, work })?;
-        answer.await.unwrap_or(Err(StoreError::Closed))
-    }
-
-    /// What is known of changes.
-    pub fn news(&self) -> &News {
-        &self.news
-    }
-
-    /// Why the server cannot be used at the moment, if that is so.
-    pub fn trouble(&self) -> Option<String> {
-        self.trouble.borrow().clone()
-    }
-
-    fn send(&self, request: Request<B>) -> Result<()> {
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = requests.as_ref().ok_or(StoreError::Closed)?;
-        sender.send(request).map_err(|_| StoreError::Closed)
-    }
-
-    /// Lets the thread finish what it has and waits for it.
-    pub fn stop(&self) {
-        self.leave();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
-    }
-
-    fn leave(&self) {
-        drop(self.requests.lock().unwrap_or_else(PoisonError::into_inner).take());
-    }
-}
-
-impl<B> Drop for Writer<B> {
-    fn drop(&mut self) {
-        drop(self.requests.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Never later than the server's clock, as far as its replies tell: it said so when the reply came in at the
-/// latest.
-struct Clock {
-    reported: Option<(Timestamp, Instant)>,
-    latest: Timestamp,
-}
-
-impl Clock {
-    fn new() -> Self {
-        Self { reported: None, latest: Timestamp::ZERO }
-    }
-
-    fn note(&mut self, reported: Timestamp) {
-        if self.latest.since(reported) > STEP {
-            self.latest = reported;
-        }
-        self.reported = Some((reported, Instant::now()));
-    }
-
-    fn now(&mut self) -> Timestamp {
-        if let Some((reported, at)) = self.reported {
-            self.latest = self.latest.max(reported.plus(at.elapsed()));
-        }
-        self.latest
-    }
+    /// Commits of so many jobs are carried out by a second thread, as long as there is something to decide meanwhile. If it
+    /// is zero all of them always are.
+    pub large: usize,
 }
 
 /// What came of an attempt at a turn.
 enum Attempt {
     /// It is written.
     Done,
+    /// The second thread writes it.
+    UnderWay,
     /// Nothing is written; the requests are to be run again.
     Again,
     /// Nothing is written, and the server is away.
     Away(StoreError),
 }
 
-struct Worker<B> {
-    requests: Receiver<Request<B>>,
+/// A commit that the second thread carries out.
+struct Flight<B> {
+    /// The requests that are answered when it is done.
+    turn: VecDeque<Request<B>>,
+    writes: Arc<WriteSet>,
+    /// Since when its turn is held.
+    since: Option<Instant>,
+    /// Whether another turn was decided meanwhile.
+    joined: bool,
+}
+
+/// The thread's own.
+pub(super) struct Worker<B> {
+    requests: Receiver<Message<B>>,
+    /// Where the second thread says that it is done.
+    own: Weak<Requests<B>>,
     /// Requests that no turn has taken in yet.
     waiting: VecDeque<Request<B>>,
+    flight: Option<Flight<B>>,
+    /// Requests of a flight that came to nothing.
+    returned: VecDeque<Request<B>>,
+    /// How many commits in a row were carried out by the second thread while there was nothing to decide, or were not for
+    /// that reason.
+    alone_in_flight: u32,
     /// Since when the turn is held.
     turn_since: Option<Instant>,
     /// When the server was last heard of in the turn.
@@ -335,7 +142,47 @@ struct Worker<B> {
 }
 
 impl<B: Backend> Worker<B> {
-    fn run(mut self) {
+    /// A worker over a backend that should be connected.
+    pub fn new(
+        backend: B,
+        settings: Settings,
+        requests: Receiver<Message<B>>,
+        own: Weak<Requests<B>>,
+        news: News,
+        trouble: watch::Sender<Option<String>>,
+    ) -> Self {
+        Self {
+            requests,
+            own,
+            waiting: VecDeque::new(),
+            flight: None,
+            returned: VecDeque::new(),
+            alone_in_flight: 0,
+            turn_since: None,
+            heard_at: Instant::now(),
+            ended_at: None,
+            followed: 0,
+            lonely: 0,
+            fresh: false,
+            voiced: false,
+            doubt: 0,
+            refused: 0,
+            machine: Machine::new(Overlay::new(backend)),
+            clock: Clock::new(),
+            commits: 0,
+            connected: true,
+            pause: PAUSES.0,
+            retry_at: None,
+            alone: 0,
+            wanted_alone: ALONE,
+            known: Vec::new(),
+            news,
+            trouble,
+            settings,
+        }
+    }
+
+    pub fn run(mut self) {
         while self.gather() {
             refuse_late(&mut self.waiting, self.trouble.borrow().as_deref());
             if self.waiting.is_empty() || self.retry_at.is_some_and(|at| at > Instant::now()) {
@@ -344,7 +191,7 @@ impl<B: Backend> Worker<B> {
             let at_once = self.ended_at.is_some_and(|at| at.elapsed() < LINGER);
             self.followed = if at_once { self.followed.saturating_add(1) } else { 0 };
             self.await_company();
-            let last = self.waiting.len().min(TOGETHER);
+            let last = self.next_turn();
             let mut turn: VecDeque<Request<B>> = self.waiting.drain(..last).collect();
             self.take_turn(&mut turn);
             self.known.clear();
@@ -355,29 +202,40 @@ impl<B: Backend> Worker<B> {
             }
             self.read_ahead();
         }
+        self.land_now();
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().for_each(|request| request.work.answer(Some(StoreError::Closed)));
         self.leave_turn();
     }
 
+    /// How many of those who wait go into the next turn. Of two large claims one goes into the turn after it, which is
+    /// decided while this one is written; so is from then on whatever comes of either.
+    fn next_turn(&self) -> usize {
+        let claims = |request: &Request<B>| request.foresight.claim >= LARGE;
+        let second = self.waiting.iter().enumerate().filter(|(_, request)| claims(request)).nth(1);
+        second.map_or(self.waiting.len(), |(at, _)| at).min(TOGETHER)
+    }
+
     /// Takes in what has come. While the server is away it waits for the next attempt, otherwise for the
     /// next request. Answers whether there is to be a next turn.
     fn gather(&mut self) -> bool {
-        if self.waiting.is_empty()
-            && let Ok(request) = self.requests.try_recv()
-        {
+        if let Some(request) = self.already_there() {
             self.waiting.push_back(request);
         }
-        if self.waiting.is_empty() {
-            match self.next_request() {
-                Some(request) => self.waiting.push_back(request),
+        while self.waiting.is_empty() {
+            match self.next_message() {
+                Some(Message::Request(request)) => self.waiting.push_back(request),
+                Some(Message::Landed(follows)) => self.land_if(follows),
+                None if self.flight.is_some() => self.land_now(),
                 None => return false,
             }
-        } else if let Some(at) = self.retry_at {
+        }
+        if let Some(at) = self.retry_at {
             let late = self.waiting.iter().map(|request| request.until).min();
             let at = late.map_or(at, |late| late.min(at));
             match self.requests.recv_timeout(at.saturating_duration_since(Instant::now())) {
-                Ok(request) => self.waiting.push_back(request),
+                Ok(Message::Request(request)) => self.waiting.push_back(request),
+                Ok(Message::Landed(follows)) => self.land_if(follows),
                 Err(RecvTimeoutError::Timeout) => {}
                 // Nobody will come any more; those who wait are tried once more and then told.
                 Err(RecvTimeoutError::Disconnected) if self.trouble.borrow().is_some() => {
@@ -386,17 +244,27 @@ impl<B: Backend> Worker<B> {
                 Err(RecvTimeoutError::Disconnected) => {}
             }
         }
-        while let Ok(request) = self.requests.try_recv() {
+        while let Some(request) = self.already_there() {
             self.waiting.push_back(request);
         }
         true
     }
 
+    /// A request that has come.
+    fn already_there(&mut self) -> Option<Request<B>> {
+        loop {
+            match self.requests.try_recv().ok()? {
+                Message::Request(request) => return Some(request),
+                Message::Landed(follows) => self.land_if(follows),
+            }
+        }
+    }
+
     /// A turn that is kept waits a moment for the next request; then others may have it.
-    fn next_request(&mut self) -> Option<Request<B>> {
+    fn next_message(&mut self) -> Option<Message<B>> {
         if self.turn_since.is_some() {
-            if let Ok(request) = self.requests.recv_timeout(LINGER) {
-                return Some(request);
+            if let Ok(message) = self.requests.recv_timeout(LINGER) {
+                return Some(message);
             }
             self.leave_turn();
         }
@@ -409,16 +277,23 @@ impl<B: Backend> Worker<B> {
         if self.waiting.len() > 1 {
             self.lonely = 0;
         }
-        if self.followed < FOLLOWED || self.waiting.len() > 1 {
+        let jobs = self.waiting.front().map_or(0, |request| request.foresight.len());
+        if (self.followed < FOLLOWED && jobs < MANY) || self.waiting.len() > 1 {
             return;
         }
         let waits = self.lonely < IN_VAIN || self.lonely.is_multiple_of(SELDOM);
         self.lonely = self.lonely.wrapping_add(1);
-        let jobs = self.waiting.front().map_or(0, |request| request.foresight.len());
         let company = COMPANY + COMPANY_PER_JOB * u32::try_from(jobs).unwrap_or(u32::MAX).min(2000);
-        if waits && let Ok(request) = self.requests.recv_timeout(company) {
-            self.lonely = 0;
-            self.waiting.push_back(request);
+        if !waits {
+            return;
+        }
+        match self.requests.recv_timeout(company) {
+            Ok(Message::Request(request)) => {
+                self.lonely = 0;
+                self.waiting.push_back(request);
+            }
+            Ok(Message::Landed(follows)) => self.land_if(follows),
+            Err(_) => {}
         }
     }
 
@@ -433,10 +308,11 @@ impl<B: Backend> Worker<B> {
     /// Reads jobs that will probably be claimed next, while those who were answered are busy with theirs. What it reads may
     /// be newer than what is known; then the next commit is refused, as after every question outside of a turn.
     fn read_ahead(&mut self) {
-        if !self.waiting.is_empty() || self.machine.revision().is_none() {
+        let busy = !self.waiting.is_empty() || self.flight.is_some();
+        if busy || self.machine.revision().is_none() {
             return;
         }
-        if let Ok(request) = self.requests.try_recv() {
+        if let Some(request) = self.already_there() {
             self.waiting.push_back(request);
             return;
         }
@@ -461,12 +337,19 @@ impl<B: Backend> Worker<B> {
                     self.well();
                     turn.drain(..).for_each(|request| request.work.answer(None));
                 }
+                Attempt::UnderWay => {
+                    if let Some(flight) = &mut self.flight {
+                        flight.turn = std::mem::take(turn);
+                    }
+                }
                 Attempt::Again => {
                     self.forget();
+                    self.take_back(turn);
                     refuse_late(turn, None);
                 }
                 Attempt::Away(error) => {
                     self.forget();
+                    self.take_back(turn);
                     self.away(&error);
                     if !matches!(error, StoreError::Unavailable(_)) {
                         refuse_all(turn, &error);
@@ -477,11 +360,70 @@ impl<B: Backend> Worker<B> {
         }
     }
 
+    /// Requests of a flight that came to nothing are before those that were decided meanwhile.
+    fn take_back(&mut self, turn: &mut VecDeque<Request<B>>) {
+        while let Some(request) = self.returned.pop_back() {
+            turn.push_front(request);
+        }
+    }
+
+    /// Waits for the commit that is under way, if there is one, and answers its requests. Otherwise answers what is to be
+    /// done: nothing that was decided since then holds.
+    fn land(&mut self) -> Option<Attempt> {
+        let Flight { turn, writes, since, joined } = self.flight.take()?;
+        self.alone_in_flight = if joined { 0 } else { self.alone_in_flight.wrapping_add(1) };
+        let overlay = self.machine.tables();
+        overlay.end_reading();
+        let lost = || Err(StoreError::Unavailable("a commit was lost".to_owned()));
+        let committed = overlay.desk.landed().unwrap_or_else(lost);
+        match self.judge(committed, &writes, since) {
+            Attempt::Done => {
+                self.tell_news(&writes);
+                self.well();
+                turn.into_iter().for_each(|request| request.work.answer(None));
+                None
+            }
+            attempt => {
+                self.returned = turn;
+                Some(attempt)
+            }
+        }
+    }
+
+    /// The same between two turns, if it is that commit which is under way. Often it was waited for before this was said.
+    fn land_if(&mut self, follows: u64) {
+        if self.flight.as_ref().is_some_and(|flight| flight.writes.follows == follows) {
+            self.land_now();
+        }
+    }
+
+    /// The same between two turns.
+    fn land_now(&mut self) {
+        let error = match self.land() {
+            None => return,
+            Some(Attempt::Away(error)) => Some(error),
+            Some(_) => None,
+        };
+        self.forget();
+        let mut turn = std::mem::take(&mut self.returned);
+        if let Some(error) = error {
+            self.away(&error);
+            if !matches!(error, StoreError::Unavailable(_)) {
+                refuse_all(&mut turn, &error);
+            }
+        }
+        self.returned = turn;
+        let mut waiting = std::mem::take(&mut self.waiting);
+        self.take_back(&mut waiting);
+        self.waiting = waiting;
+    }
+
     fn attempt(&mut self, turn: &mut VecDeque<Request<B>>) -> Attempt {
         if let Err(error) = self.connect() {
             return Attempt::Away(error);
         }
-        let kept = self.turn_since.is_some();
+        let keeps = |flight: &Flight<B>| flight.writes.keeps_turn;
+        let kept = self.turn_since.is_some() || self.flight.as_ref().is_some_and(keeps);
         if !kept && self.machine.revision().is_some() {
             self.catch_up();
         }
@@ -498,19 +440,23 @@ impl<B: Backend> Worker<B> {
             || self.machine.revision().is_none();
         let now = turn.front().map_or(Timestamp::ZERO, |request| request.now);
         if in_turn && !kept {
+            if let Some(attempt) = self.land() {
+                return attempt;
+            }
             if let Err(error) = self.begin(now) {
                 return self.failed(error);
             }
             self.top_up(turn);
         }
+        self.flight.iter_mut().for_each(|flight| flight.joined = true);
         let begin = self.now_for(now);
         if let Err(error) = self.machine.begin(begin) {
-            return self.failed(error);
+            return self.land().unwrap_or_else(|| self.failed(error));
         }
         if let Some(attempt) = self.run_all(turn) {
             return attempt;
         }
-        self.end(in_turn)
+        self.end()
     }
 
     fn now_for(&mut self, callers: Timestamp) -> Timestamp {
@@ -525,7 +471,8 @@ impl<B: Backend> Worker<B> {
         }
         if !self.voiced {
             let overlay = self.machine.tables();
-            overlay.voice = overlay.backend().secret()?.as_deref().and_then(Voice::new);
+            let secret = overlay.backend().secret()?;
+            overlay.voice = secret.as_deref().and_then(Voice::new);
             self.voiced = true;
         }
         Ok(())
@@ -559,7 +506,7 @@ impl<B: Backend> Worker<B> {
     /// Takes in what has come while others had their turns.
     fn top_up(&mut self, turn: &mut VecDeque<Request<B>>) {
         while turn.len() < TOGETHER && self.waiting.is_empty() {
-            let Ok(request) = self.requests.try_recv() else { return };
+            let Some(request) = self.already_there() else { return };
             self.machine.tables().expect(&request.foresight);
             turn.push_back(request);
         }
@@ -576,13 +523,20 @@ impl<B: Backend> Worker<B> {
             let now = self.now_for(turn[n].now);
             let work = &mut turn[n].work;
             let ran = catch_unwind(AssertUnwindSafe(|| work.run(&mut self.machine, now)));
-            let error = match ran {
+            let failed = match ran {
                 Ok(Ok(())) => continue,
-                Ok(Err(error @ StoreError::Unavailable(_))) => return Some(self.failed(error)),
-                Ok(Err(error)) => error,
-                Err(_) => {
-                    StoreError::Unavailable("an operation failed inside the store".to_owned())
-                }
+                Ok(Err(error)) => Some(error),
+                Err(_) => None,
+            };
+            // It may have failed because it was decided on what is not so.
+            if let Some(attempt) = self.land() {
+                return Some(attempt);
+            }
+            let inside = || "an operation failed inside the store".to_owned();
+            let error = match failed {
+                Some(error @ StoreError::Unavailable(_)) => return Some(self.failed(error)),
+                Some(error) => error,
+                None => StoreError::Unavailable(inside()),
             };
             if let Some(request) = turn.remove(n) {
                 request.work.answer(Some(error));
@@ -594,18 +548,24 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Writes the turn, or makes sure that answers without a change are up to date.
-    fn end(&mut self, in_turn: bool) -> Attempt {
-        let changed = match self.machine.end() {
+    fn end(&mut self) -> Attempt {
+        let ended = self.machine.end();
+        if let Some(attempt) = self.land() {
+            return attempt;
+        }
+        let changed = match ended {
             Ok(changed) => changed,
             Err(error) => return self.failed(error),
         };
         if changed {
-            return self.commit(in_turn);
+            return self.commit();
         }
+        let in_turn = self.turn_since.is_some();
         let sure = in_turn && self.heard_at.elapsed() < TRUSTED;
         if !sure {
             let overlay = self.machine.tables();
-            match overlay.backend().look() {
+            let looked = overlay.backend().look();
+            match looked {
                 Ok((revision, now)) => {
                     let behind = revision != overlay.revision;
                     self.clock.note(now);
@@ -623,23 +583,58 @@ impl<B: Backend> Worker<B> {
         Attempt::Done
     }
 
-    fn commit(&mut self, in_turn: bool) -> Attempt {
+    fn commit(&mut self) -> Attempt {
         self.commits += 1;
         let id = CommitId(self.settings.instance ^ u128::from(self.commits));
+        let in_turn = self.turn_since.is_some();
         let keep = in_turn && self.may_keep();
-        let overlay = self.machine.tables();
-        let writes = overlay.take_writes(id, in_turn, keep);
-        let committed = overlay.backend().commit(&writes);
         let since = self.turn_since.take();
+        let large = self.settings.large;
+        let often = self.alone_in_flight < IN_VAIN || large == 0;
+        let overlay = self.machine.tables();
+        let writes = Arc::new(overlay.take_writes(id, in_turn, keep));
+        overlay.begin_reading(&writes);
+        // Whoever ends a turn with it is the last for now, and the next decision would be on what others are about to change.
+        if writes.jobs.len() >= large && (keep || !in_turn) {
+            let (own, follows) = (Weak::clone(&self.own), writes.follows);
+            let done = move || tell(&own, Message::Landed(follows));
+            if (often || self.commits.is_multiple_of(u64::from(SELDOM)))
+                && overlay.desk.commit_aside(&writes, done)
+            {
+                overlay.written(&writes);
+                let turn = VecDeque::new();
+                self.flight = Some(Flight { turn, writes, since, joined: false });
+                return Attempt::UnderWay;
+            }
+            self.alone_in_flight = self.alone_in_flight.wrapping_add(1);
+        }
+        let committed = overlay.desk.commit(&writes);
+        let attempt = self.judge(committed, &writes, since);
+        if let Attempt::Done = attempt {
+            let overlay = self.machine.tables();
+            overlay.written(&writes);
+            overlay.end_reading();
+            self.tell_news(&writes);
+        }
+        attempt
+    }
+
+    /// What a commit came to.
+    fn judge(
+        &mut self,
+        committed: Result<Committed>,
+        writes: &WriteSet,
+        since: Option<Instant>,
+    ) -> Attempt {
         match committed {
             Ok(Committed::Done { now, kept }) => {
                 self.clock.note(now);
-                if !in_turn {
+                if !writes.in_turn {
                     self.refused /= 2;
                 }
                 self.heard_at = Instant::now();
                 self.turn_since = since.filter(|_| kept);
-                self.written(writes)
+                Attempt::Done
             }
             Ok(Committed::Behind) => self.overtaken(),
             Ok(Committed::Known(ids)) => {
@@ -652,17 +647,14 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    fn written(&mut self, writes: WriteSet) -> Attempt {
-        let overlay = self.machine.tables();
-        overlay.written(writes);
-        self.news.seen.fetch_max(overlay.revision, Ordering::AcqRel);
+    fn tell_news(&self, writes: &WriteSet) {
+        self.news.seen.fetch_max(writes.follows + 1, Ordering::AcqRel);
         // The version moves first, so that whoever has an answer also sees that it moved.
         self.news.wake();
-        Attempt::Done
     }
 
     /// The reply to a commit was lost. Nobody is answered before it is known whether it went through.
-    fn settle(&mut self, writes: WriteSet, why: String) -> Attempt {
+    fn settle(&mut self, writes: &WriteSet, why: String) -> Attempt {
         let Some(id) = writes.id else { return Attempt::Again };
         let begun = Instant::now();
         let mut error = StoreError::Unavailable(why);
@@ -678,7 +670,7 @@ impl<B: Backend> Worker<B> {
                 .connect()
                 .and_then(|()| self.machine.tables().backend().settle(id, writes.follows));
             match settled {
-                Ok(true) => return self.written(writes),
+                Ok(true) => return Attempt::Done,
                 Ok(false) => return Attempt::Again,
                 Err(failed @ StoreError::Unavailable(_)) => error = failed,
                 Err(failed) => return Attempt::Away(failed),
@@ -738,28 +730,5 @@ impl<B: Backend> Worker<B> {
             // Whatever happened in the meantime was not heard of.
             self.news.wake();
         }
-    }
-}
-
-/// Those who have waited too long are told why.
-fn refuse_late<B>(waiting: &mut VecDeque<Request<B>>, why: Option<&str>) {
-    let now = Instant::now();
-    if waiting.iter().all(|request| request.until > now) {
-        return;
-    }
-    for request in std::mem::take(waiting) {
-        if request.until > now {
-            waiting.push_back(request);
-        } else {
-            let why = why.unwrap_or("others keep it busy");
-            let why = why.strip_prefix("the store is not available: ").unwrap_or(why);
-            request.work.answer(Some(StoreError::Unavailable(why.to_owned())));
-        }
-    }
-}
-
-fn refuse_all<B>(turn: &mut VecDeque<Request<B>>, error: &StoreError) {
-    for request in turn.drain(..) {
-        request.work.answer(Some(error.repeat()));
     }
 }

@@ -1,0 +1,143 @@
+//! The machine in turns whose commits are carried out by a second thread: the contract again, and turns that are decided
+//! while another one is written, is refused, or is not heard of.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use runcue_core::{JobId, JobSpec, TaskName, Timestamp, WorkerId};
+use runcue_store::{ClaimRequest, Finish, Finished, Outcome, Store, SubmitBatch};
+use runcue_store_suite::Maker;
+
+use super::Servers;
+
+const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+runcue_store_suite::contract_suite!(Servers::new().aside(Duration::ZERO));
+runcue_store_suite::durable_suite!(Servers::losing(3).aside(Duration::ZERO));
+runcue_store_suite::model_suite!(Servers::losing(9).aside(Duration::ZERO), 16);
+
+fn jobs(numbers: impl Iterator<Item = u128>) -> SubmitBatch {
+    let job = |n| JobSpec::new(JobId::from_u128(n), TaskName::new("work").unwrap());
+    SubmitBatch::of(numbers.map(job).collect())
+}
+
+/// Claims and ends jobs until there are none, and answers which it had.
+async fn drain(store: Arc<dyn Store>, worker: u128, most: usize) -> Vec<JobId> {
+    let mut had = Vec::new();
+    loop {
+        let request = ClaimRequest::new(WorkerId::from_u128(worker), most);
+        let claimed = store.claim(NOW, request).await.unwrap().jobs;
+        if claimed.is_empty() {
+            return had;
+        }
+        had.extend(claimed.iter().map(|(job, _)| job.id()));
+        let outcome = Outcome::Done { result: None, result_key: None };
+        let end = |(_, lease)| Finish { lease, outcome: outcome.clone() };
+        let ends = claimed.into_iter().map(end).collect();
+        for finished in store.finish(NOW, ends).await.unwrap() {
+            assert!(matches!(finished, Finished::Now { .. }), "{finished:?}");
+        }
+    }
+}
+
+/// Several callers on each of several handles, so that there is always something to decide while a turn is written, and
+/// somebody who comes in between now and then. Every job is handed out once, and its end is counted once.
+async fn everything_once(servers: Servers, handles: usize, in_between: u128) -> Servers {
+    const JOBS: u128 = 3_600;
+    let first = servers.open().await;
+    let mut submissions = Vec::new();
+    for from in (0..JOBS).step_by(100) {
+        let (store, batch) = (Arc::clone(&first), jobs(from..from + 100));
+        submissions.push(tokio::spawn(async move { store.submit(NOW, batch).await.unwrap() }));
+    }
+    for submission in submissions {
+        submission.await.unwrap();
+    }
+    let mut workers = Vec::new();
+    for handle in 0..handles {
+        let store = servers.second_handle(&first).await.unwrap();
+        for n in 0..4 {
+            let worker = (handle * 4 + n + 1) as u128;
+            workers.push(tokio::spawn(drain(Arc::clone(&store), worker, 20 + 50 * (n % 2))));
+        }
+    }
+    for n in JOBS..JOBS + in_between {
+        // By then the others believe that they are alone.
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        first.submit(NOW, jobs(n..n + 1)).await.unwrap();
+    }
+    let mut had: HashMap<JobId, u32> = HashMap::new();
+    let mut count = |ids: Vec<JobId>| {
+        ids.into_iter().for_each(|id| *had.entry(id).or_default() += 1);
+    };
+    for worker in workers {
+        count(worker.await.unwrap());
+    }
+    count(drain(Arc::clone(&first), 99, 50).await);
+    assert!(had.values().all(|times| *times == 1), "a job was handed out twice");
+    assert_eq!(had.len() as u128, JOBS + in_between);
+    let counts = first.stats(NOW).await.unwrap().counts;
+    assert_eq!((u128::from(counts.completed), counts.live()), (JOBS + in_between, 0));
+    assert_eq!(first.check(NOW).await.unwrap(), Vec::<String>::new());
+    servers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_is_decided_while_another_is_written() {
+    let servers = everything_once(Servers::new().aside(Duration::from_millis(2)), 1, 0).await;
+    let server = servers.latest.lock().unwrap().clone();
+    assert!(server.read.load(Ordering::Relaxed) > 0, "nothing was read beside a commit");
+    assert_eq!(server.failed.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_decided_on_a_turn_that_was_refused_is_decided_again() {
+    let servers = Servers { overtake_every: 3, ..Servers::new() };
+    let servers = everything_once(servers.aside(Duration::from_millis(3)), 1, 20).await;
+    assert!(servers.latest.lock().unwrap().failed.load(Ordering::Relaxed) > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_decided_on_a_turn_whose_reply_was_lost_holds_if_that_was_written() {
+    for handles in [1, 3] {
+        let servers = Servers::losing(5).aside(Duration::from_millis(1));
+        let servers = everything_once(servers, handles, 10).await;
+        assert!(servers.latest.lock().unwrap().failed.load(Ordering::Relaxed) > 0);
+    }
+}
+
+/// Jobs that turn out to be there are left out, and whatever was decided behind them is done all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_of_known_jobs_does_not_spoil_what_was_decided_behind_it() {
+    let servers = Servers::new().aside(Duration::from_millis(2));
+    let one = servers.open().await;
+    one.submit(NOW, jobs(0..10)).await.unwrap();
+    let two = servers.second_handle(&one).await.unwrap();
+    let again = two.submit(NOW, jobs(5..15));
+    let behind = async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        two.submit(NOW, jobs(20..30)).await
+    };
+    let (again, behind) = tokio::join!(again, behind);
+    again.unwrap();
+    behind.unwrap();
+    assert_eq!(one.stats(NOW).await.unwrap().counts.live(), 25);
+}
+
+/// Whoever closes a store waits for what is under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_closed_has_written_what_it_took_in() {
+    let servers = Servers::new().aside(Duration::from_millis(20));
+    let one = servers.open().await;
+    let submission = tokio::spawn({
+        let one = Arc::clone(&one);
+        async move { one.submit(NOW, jobs(0..10)).await }
+    });
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    one.close().await.unwrap();
+    submission.await.unwrap().unwrap();
+    let two = servers.second_handle(&one).await.unwrap();
+    assert_eq!(two.stats(NOW).await.unwrap().counts.live(), 10);
+}

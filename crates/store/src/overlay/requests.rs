@@ -1,0 +1,227 @@
+//! What callers ask of the writer's thread, and how they are answered.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use runcue_core::Timestamp;
+use tokio::sync::{oneshot, watch};
+
+use super::Backend;
+use super::cache::{Foresight, Overlay};
+use super::news::News;
+use super::writer::{Settings, Worker};
+use crate::machine::Machine;
+use crate::{Result, StoreError};
+
+/// An answer, and the instant at which the store holds it to have happened.
+#[derive(Debug)]
+pub struct Answered<R> {
+    /// The answer.
+    pub value: R,
+    /// The store's clock.
+    pub now: Timestamp,
+}
+
+pub(super) type Workshop<B> = Machine<Overlay<B>>;
+
+/// A request that can be run again until its turn is written.
+pub(super) trait Work<B>: Send {
+    fn run(&mut self, machine: &mut Workshop<B>, now: Timestamp) -> Result<()>;
+    fn answer(self: Box<Self>, failed: Option<StoreError>);
+}
+
+struct Call<R, F> {
+    operation: F,
+    outcome: Option<Result<Answered<R>>>,
+    reply: oneshot::Sender<Result<Answered<R>>>,
+}
+
+impl<B, R: Send, F> Work<B> for Call<R, F>
+where
+    F: Fn(&mut Workshop<B>, Timestamp) -> Result<R> + Send,
+{
+    /// A refusal is an outcome like any other: it may rest on what is out of date.
+    fn run(&mut self, machine: &mut Workshop<B>, now: Timestamp) -> Result<()> {
+        self.outcome = None;
+        match (self.operation)(machine, now) {
+            Ok(value) => self.outcome = Some(Ok(Answered { value, now })),
+            Err(error) if error.is_refusal() => self.outcome = Some(Err(error)),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, failed: Option<StoreError>) {
+        let outcome = match failed {
+            Some(error) => Err(error),
+            None => self.outcome.unwrap_or(Err(StoreError::Closed)),
+        };
+        // A caller that has gone away needs no answer.
+        let _ = self.reply.send(outcome);
+    }
+}
+
+pub(super) struct Request<B> {
+    pub now: Timestamp,
+    pub until: Instant,
+    pub foresight: Foresight,
+    pub work: Box<dyn Work<B>>,
+}
+
+/// What the thread hears.
+pub(super) enum Message<B> {
+    Request(Request<B>),
+    /// The second thread has carried out the commit that follows a revision.
+    Landed(u64),
+}
+
+/// Where messages go, as long as the store is open.
+pub(super) type Requests<B> = Mutex<Option<Sender<Message<B>>>>;
+
+pub(super) fn tell<B>(requests: &Weak<Requests<B>>, message: Message<B>) {
+    let Some(requests) = requests.upgrade() else { return };
+    let requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(sender) = requests.as_ref() {
+        let _ = sender.send(message);
+    }
+}
+
+/// Admits what is in the inbox. Nobody waits for it, and one under way is enough.
+struct Admit(Arc<AtomicBool>);
+
+impl<B: Backend> Work<B> for Admit {
+    fn run(&mut self, machine: &mut Workshop<B>, now: Timestamp) -> Result<()> {
+        self.0.store(false, Ordering::Release);
+        machine.admit(now).map(drop)
+    }
+
+    fn answer(self: Box<Self>, failed: Option<StoreError>) {
+        self.0.store(false, Ordering::Release);
+        if let Some(error) = failed {
+            tracing::debug!("jobs are left in the inbox for now: {error}");
+        }
+    }
+}
+
+/// What asks for an admission.
+fn admission<B: Backend>(
+    requests: &Arc<Requests<B>>,
+    patience: Duration,
+) -> Arc<dyn Fn() + Send + Sync> {
+    let requests = Arc::downgrade(requests);
+    let under_way = Arc::new(AtomicBool::new(false));
+    Arc::new(move || {
+        if !under_way.swap(true, Ordering::AcqRel) {
+            let (now, foresight) = (Timestamp::ZERO, Foresight::default());
+            let work = Box::new(Admit(under_way.clone()));
+            let until = Instant::now() + patience;
+            tell(&requests, Message::Request(Request { now, until, foresight, work }));
+        }
+    })
+}
+
+/// A handle on the thread that writes.
+pub struct Writer<B> {
+    requests: Arc<Requests<B>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    news: News,
+    trouble: watch::Receiver<Option<String>>,
+    patience: Duration,
+}
+
+impl<B: Backend> Writer<B> {
+    /// Starts the thread over a backend, which should be connected.
+    pub fn start(backend: B, settings: Settings) -> std::io::Result<Self> {
+        let (sender, receiver) = channel();
+        let requests = Arc::new(Mutex::new(Some(sender)));
+        let (tell, trouble) = watch::channel(None);
+        let patience = settings.patience;
+        let news = News::new(admission(&requests, patience));
+        let own = Arc::downgrade(&requests);
+        let worker = Worker::new(backend, settings, receiver, own, news.clone(), tell);
+        let thread =
+            std::thread::Builder::new().name("runcue-writer".into()).spawn(move || worker.run())?;
+        Ok(Self { requests, thread: Mutex::new(Some(thread)), news, trouble, patience })
+    }
+
+    /// Runs an operation in the next turn and answers when that is written. It may be run several times;
+    /// only the last one counts.
+    pub async fn call<R: Send + 'static>(
+        &self,
+        now: Timestamp,
+        foresight: Foresight,
+        operation: impl Fn(&mut Machine<Overlay<B>>, Timestamp) -> Result<R> + Send + 'static,
+    ) -> Result<Answered<R>> {
+        let (reply, answer) = oneshot::channel();
+        let work = Box::new(Call { operation, outcome: None, reply });
+        let until = Instant::now() + self.patience;
+        self.send(Request { now, until, foresight, work })?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// What is known of changes.
+    pub fn news(&self) -> &News {
+        &self.news
+    }
+
+    /// Why the server cannot be used at the moment, if that is so.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.borrow().clone()
+    }
+
+    fn send(&self, request: Request<B>) -> Result<()> {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = requests.as_ref().ok_or(StoreError::Closed)?;
+        sender.send(Message::Request(request)).map_err(|_| StoreError::Closed)
+    }
+
+    /// Lets the thread finish what it has and waits for it.
+    pub fn stop(&self) {
+        self.leave();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    fn leave(&self) {
+        drop(self.requests.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+impl<B> Drop for Writer<B> {
+    fn drop(&mut self) {
+        drop(self.requests.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Those who have waited too long are told why.
+pub(super) fn refuse_late<B>(waiting: &mut VecDeque<Request<B>>, why: Option<&str>) {
+    let now = Instant::now();
+    if waiting.iter().all(|request| request.until > now) {
+        return;
+    }
+    for request in std::mem::take(waiting) {
+        if request.until > now {
+            waiting.push_back(request);
+        } else {
+            let why = why.unwrap_or("others keep it busy");
+            let why = why.strip_prefix("the store is not available: ").unwrap_or(why);
+            request.work.answer(Some(StoreError::Unavailable(why.to_owned())));
+        }
+    }
+}
+
+pub(super) fn refuse_all<B>(turn: &mut VecDeque<Request<B>>, error: &StoreError) {
+    for request in turn.drain(..) {
+        request.work.answer(Some(error.repeat()));
+    }
+}
