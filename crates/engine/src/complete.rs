@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::running::Running;
-use crate::shared::{Shared, backoff, until_quiet};
+use crate::shared::{Shared, backoff};
 
 /// So often a batch waits for its output.
 const OUTPUT_TRIES: u32 = 5;
@@ -164,7 +164,7 @@ impl Completer {
                 () = tokio::time::sleep(backoff(failures)), if failures > 0 && batches.is_empty() => {}
                 () = stop.cancelled(), if batches.is_empty() => return,
             }
-            until_quiet(|| completer.waiting().len()).await;
+            shared.until_quiet(|| completer.waiting().len()).await;
             batches.push(completer.run_once(shared, shared.clock.now()));
         }
     }

@@ -22,7 +22,7 @@ use runcue_store::{Claimed, Result};
 use crate::execute::execute;
 use crate::running::Running;
 use crate::score;
-use crate::shared::{Shared, backoff, until_quiet};
+use crate::shared::{Shared, backoff};
 
 /// With fewer slots than this there is one claim at a time.
 const MANY: usize = 128;
@@ -96,7 +96,7 @@ impl Dispatcher {
                     }
                 }
                 _ = active.changed() => {
-                    until_quiet(|| *shared.active.borrow()).await;
+                    shared.until_quiet(|| *shared.active.borrow()).await;
                     due = true;
                 }
                 _ = news.changed(), if !full && failures == 0 => due = true,

@@ -189,27 +189,30 @@ pub(crate) async fn watch_store(
     }
 }
 
-/// How long a number has not changed when it is quiet, if it is of many, and how long that is waited for at the most.
+/// How long a number has not changed when it is quiet, where many jobs run, and how long that is waited for at the most.
 const QUIET: Duration = Duration::from_micros(60);
 const NOT_LONGER: Duration = Duration::from_millis(5);
 /// So many are many.
 const MANY: usize = 64;
 
-/// Jobs tend to end together: lets those that are about to, end. As long as a number changes it waits for others to have
-/// their turn in the runtime, but not for long: there may always be some that end.
-pub(crate) async fn until_quiet(number: impl Fn() -> usize) {
-    let begun = std::time::Instant::now();
-    let (mut known, mut since) = (number(), begun);
-    loop {
-        tokio::task::yield_now().await;
-        let (now, at) = (number(), std::time::Instant::now());
-        if now != known {
-            (known, since) = (now, at);
-        } else if now < MANY || at - since > QUIET {
-            return;
-        }
-        if at - begun > NOT_LONGER {
-            return;
+impl Shared {
+    /// Jobs tend to end together: lets those that are about to, end. As long as a number changes it waits for others to
+    /// have their turn in the runtime, but not for long: there may always be some that end.
+    pub(crate) async fn until_quiet(&self, number: impl Fn() -> usize) {
+        let begun = std::time::Instant::now();
+        let (mut known, mut since) = (number(), begun);
+        let many = known.max(*self.active.borrow()) >= MANY;
+        loop {
+            tokio::task::yield_now().await;
+            let (now, at) = (number(), std::time::Instant::now());
+            if now != known {
+                (known, since) = (now, at);
+            } else if !many || at - since > QUIET {
+                return;
+            }
+            if at - begun > NOT_LONGER {
+                return;
+            }
         }
     }
 }

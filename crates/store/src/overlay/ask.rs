@@ -249,7 +249,7 @@ impl<B: Backend> Overlay<B> {
             if self.expected_claims > 0 { self.expected_claims } else { self.latest_claims };
         let alone = !self.shared || writes.keeps_turn;
         // The next turn is decided before this one is written, and the one after that has these.
-        let most = claims.saturating_mul(2).min(ReadyLane::MOST);
+        let most = claims.saturating_mul(2).min(ReadyLane::MOST / 2).max(claims);
         if !alone || claims < WORTH_IT || self.sees(lane, None, most) {
             return;
         }

@@ -32,11 +32,13 @@ const ALONE: u32 = 3;
 /// The same after others have come in between again and again.
 const MOST_ALONE: u32 = 256;
 /// How long a turn is kept over several commits at the most.
-const KEPT: Duration = Duration::from_millis(20);
-/// How long a kept turn waits for the next request.
+const KEPT: Duration = Duration::from_millis(50);
+/// How long a kept turn waits for the next request, and how much longer for each job that was written, because whoever was
+/// answered is busy with all of them.
 const LINGER: Duration = Duration::from_micros(400);
+const LINGER_PER_JOB: Duration = Duration::from_micros(3);
 /// Turns in a row that were each followed by the next request at once, before a turn is kept. A daemon with little to
-/// do has three: it claims a job, ends it, and finds nothing more to claim.
+/// do has three: it claims a job, ends it, and finds nothing more to claim. One with many jobs has shown it at once.
 const FOLLOWED: u32 = 4;
 /// How long the first request of a busy daemon waits for company, and how much longer for each job that it is about, which
 /// is little beside what the commit takes.
@@ -52,6 +54,8 @@ const SELDOM: u32 = 64;
 /// After commits that relied on what was told and were refused, so many turns are begun at the most before the next one
 /// relies on it.
 const MOST_DOUBT: u32 = 63;
+/// Whoever has not heard of the server for so long begins a turn before it decides about many jobs.
+const LONG_AGO: Duration = Duration::from_millis(20);
 /// A turn in which the server was not heard of for so long may have been lost.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// Between two attempts to connect: at first, and at the most.
@@ -116,6 +120,8 @@ pub(super) struct Worker<B> {
     /// When the last turn was written, and how many in a row were followed by the next request at once.
     ended_at: Option<Instant>,
     followed: u32,
+    /// How many jobs the latest commit was about.
+    written: usize,
     /// How often in a row a request waited in vain for another one to share its commit, or did not wait for that reason.
     lonely: u32,
     /// Whether everything since the last turn was begun, or before, came from here or was told.
@@ -162,6 +168,7 @@ impl<B: Backend> Worker<B> {
             heard_at: Instant::now(),
             ended_at: None,
             followed: 0,
+            written: 0,
             lonely: 0,
             fresh: false,
             voiced: false,
@@ -188,7 +195,7 @@ impl<B: Backend> Worker<B> {
             if self.waiting.is_empty() || self.retry_at.is_some_and(|at| at > Instant::now()) {
                 continue;
             }
-            let at_once = self.ended_at.is_some_and(|at| at.elapsed() < LINGER);
+            let at_once = self.ended_at.is_some_and(|at| at.elapsed() < self.linger());
             self.followed = if at_once { self.followed.saturating_add(1) } else { 0 };
             self.await_company();
             let last = self.next_turn();
@@ -211,9 +218,14 @@ impl<B: Backend> Worker<B> {
     /// How many of those who wait go into the next turn. Of two large claims one goes into the turn after it, which is
     /// decided while this one is written; so is from then on whatever comes of either.
     fn next_turn(&self) -> usize {
+        let all = self.waiting.len().min(TOGETHER);
+        let in_turn = self.alone < self.wanted_alone && self.flight.is_none();
+        if in_turn && self.turn_since.is_none() {
+            return all;
+        }
         let claims = |request: &Request<B>| request.foresight.claim >= LARGE;
         let second = self.waiting.iter().enumerate().filter(|(_, request)| claims(request)).nth(1);
-        second.map_or(self.waiting.len(), |(at, _)| at).min(TOGETHER)
+        second.map_or(all, |(at, _)| at.min(all))
     }
 
     /// Takes in what has come. While the server is away it waits for the next attempt, otherwise for the
@@ -260,10 +272,15 @@ impl<B: Backend> Worker<B> {
         }
     }
 
+    fn linger(&self) -> Duration {
+        let jobs = u32::try_from(self.written).unwrap_or(u32::MAX).min(10_000);
+        LINGER + LINGER_PER_JOB * jobs
+    }
+
     /// A turn that is kept waits a moment for the next request; then others may have it.
     fn next_message(&mut self) -> Option<Message<B>> {
         if self.turn_since.is_some() {
-            if let Ok(message) = self.requests.recv_timeout(LINGER) {
+            if let Ok(message) = self.requests.recv_timeout(self.linger()) {
                 return Some(message);
             }
             self.leave_turn();
@@ -381,6 +398,7 @@ impl<B: Backend> Worker<B> {
                 self.tell_news(&writes);
                 self.well();
                 turn.into_iter().for_each(|request| request.work.answer(None));
+                self.ended_at = Some(Instant::now());
                 None
             }
             attempt => {
@@ -434,8 +452,12 @@ impl<B: Backend> Worker<B> {
         }
         let heard = self.news.heard.load(Ordering::Acquire);
         let sure = self.fresh && self.doubt == 0;
+        // Much would be decided in vain on what is out of date.
+        let jobs: usize = turn.iter().map(|request| request.foresight.len()).sum();
+        let long_ago = jobs >= LARGE && self.heard_at.elapsed() > LONG_AGO;
         let in_turn = kept
             || (self.alone < self.wanted_alone && !sure)
+            || (long_ago && !sure)
             || heard > self.machine.tables().revision
             || self.machine.revision().is_none();
         let now = turn.front().map_or(Timestamp::ZERO, |request| request.now);
@@ -514,7 +536,8 @@ impl<B: Backend> Worker<B> {
 
     /// Whether the turn may be kept after a commit: there is more to do, and others have not waited long.
     fn may_keep(&self) -> bool {
-        self.followed >= FOLLOWED && self.turn_since.is_some_and(|since| since.elapsed() < KEPT)
+        let followed = if self.written >= LARGE { 1 } else { FOLLOWED };
+        self.followed >= followed && self.turn_since.is_some_and(|since| since.elapsed() < KEPT)
     }
 
     /// Runs every request once. Answers what is to be done if they cannot all go into this turn.
@@ -590,9 +613,10 @@ impl<B: Backend> Worker<B> {
         let keep = in_turn && self.may_keep();
         let since = self.turn_since.take();
         let large = self.settings.large;
-        let often = self.alone_in_flight < IN_VAIN || large == 0;
+        let often = self.alone_in_flight < IN_VAIN || large == 0 || !self.waiting.is_empty();
         let overlay = self.machine.tables();
         let writes = Arc::new(overlay.take_writes(id, in_turn, keep));
+        self.written = writes.jobs.len();
         overlay.begin_reading(&writes);
         // Whoever ends a turn with it is the last for now, and the next decision would be on what others are about to change.
         if writes.jobs.len() >= large && (keep || !in_turn) {
