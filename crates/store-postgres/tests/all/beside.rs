@@ -1,0 +1,70 @@
+//! Ready jobs are read beside a commit, on a connection of its own that may be lost at any time.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use runcue_core::{JobId, Timestamp};
+use runcue_store::{ClaimRequest, Finish, Finished, Outcome, Store, SubmitBatch};
+use runcue_store_postgres::{PostgresStore, open_url};
+use runcue_store_suite::scene::{job, worker};
+use runcue_test_servers::Database;
+
+const JOBS: u128 = 8_000;
+const MOST: usize = 300;
+
+/// Claims and ends jobs until there are none, and answers which it had.
+async fn drain(store: Arc<PostgresStore>, n: u128) -> Vec<JobId> {
+    let mut had = Vec::new();
+    loop {
+        let request = ClaimRequest::new(worker(n), MOST);
+        let claimed = store.claim(Timestamp::ZERO, request).await.unwrap().jobs;
+        if claimed.is_empty() {
+            return had;
+        }
+        had.extend(claimed.iter().map(|(job, _)| job.id()));
+        let outcome = Outcome::Done { result: None, result_key: None };
+        let end = |(_, lease)| Finish { lease, outcome: outcome.clone() };
+        let ends = claimed.into_iter().map(end).collect();
+        for finished in store.finish(Timestamp::ZERO, ends).await.unwrap() {
+            assert!(matches!(finished, Finished::Now { .. }), "{finished:?}");
+        }
+    }
+}
+
+/// Connections that read beside a commit, by what they asked last.
+fn beside(database: &Database, what: &str) -> String {
+    let sql = format!(
+        "SELECT {what} FROM pg_stat_activity WHERE datname = current_database() \
+         AND pid <> pg_backend_pid() AND query LIKE '%wanted.n, (SELECT max(revision)%'"
+    );
+    database.sql(&sql).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_are_read_beside_a_commit_are_handed_out_once() {
+    let database = runcue_test_servers::postgres().unwrap();
+    let submitter = open_url(&database.url()).unwrap();
+    for from in (0..JOBS).step_by(1000) {
+        let batch = SubmitBatch::of((from..from + 1000).map(|n| job(n + 1)).collect());
+        submitter.submit(Timestamp::ZERO, batch).await.unwrap();
+    }
+    let store = Arc::new(open_url(&database.url()).unwrap());
+    let workers: Vec<_> = (1..=3).map(|n| tokio::spawn(drain(Arc::clone(&store), n))).collect();
+    // It goes away in the middle of the work, again and again, and is missed by nobody.
+    let (mut seen, mut ended) = (0, 0);
+    while workers.iter().any(|worker| !worker.is_finished()) {
+        seen += beside(&database, "count(*)").parse::<u32>().unwrap();
+        ended += beside(&database, "count(pg_terminate_backend(pid))").parse::<u32>().unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert!(seen > 0 && ended > 0, "nothing was read beside a commit");
+    let mut had = Vec::new();
+    for worker in workers {
+        had.extend(worker.await.unwrap());
+    }
+    let once: HashSet<JobId> = had.iter().copied().collect();
+    assert_eq!((had.len() as u128, once.len() as u128), (JOBS, JOBS));
+    assert_eq!(u128::from(submitter.stats(Timestamp::ZERO).await.unwrap().counts.completed), JOBS);
+    store.close().await.unwrap();
+    submitter.close().await.unwrap();
+}
