@@ -255,9 +255,8 @@ impl<B: Backend> Overlay<B> {
         }
         let question = self.next_question(lane, None, most);
         let Some(edge) = question.behind else { return };
-        let became_ready = writes.touched.get(&lane).is_some_and(Option::is_some);
         let behind = |job: &Job| job.lane == lane && Rank::of(job) > edge;
-        if became_ready || writes.jobs.values().any(|write| behind(write.job())) {
+        if writes.jobs.values().any(|write| behind(write.job())) {
             return;
         }
         self.desk.backend().begin_reading(&question, self.revision);

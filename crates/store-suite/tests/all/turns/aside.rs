@@ -1,12 +1,12 @@
 //! The machine in turns whose commits are carried out by a second thread: the contract again, and turns that are decided
 //! while another one is written, is refused, or is not heard of.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use runcue_core::{JobId, JobSpec, TaskName, Timestamp, WorkerId};
+use runcue_core::{JobFilter, JobId, JobSpec, TaskName, Timestamp, WorkerId};
 use runcue_store::{ClaimRequest, Finish, Finished, Outcome, Store, SubmitBatch};
 use runcue_store_suite::Maker;
 
@@ -106,6 +106,55 @@ async fn what_was_decided_on_a_turn_whose_reply_was_lost_holds_if_that_was_writt
         let servers = everything_once(servers, handles, 10).await;
         assert!(servers.latest.lock().unwrap().failed.load(Ordering::Relaxed) > 0);
     }
+}
+
+/// What is read beside a commit knows nothing of jobs that come with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_with_a_commit_is_found_all_the_same() {
+    const JOBS: u128 = 3_000;
+    const MORE: u128 = 60;
+    let servers = Servers::new().aside(Duration::from_millis(2));
+    let first = servers.open().await;
+    first.submit(NOW, jobs(0..JOBS)).await.unwrap();
+    let store = servers.second_handle(&first).await.unwrap();
+    let workers: Vec<_> = (1..=3).map(|n| tokio::spawn(drain(Arc::clone(&store), n, 80))).collect();
+    for n in JOBS..JOBS + MORE {
+        store.submit(NOW, jobs(n..n + 1)).await.unwrap();
+    }
+    let mut had = HashSet::new();
+    for worker in workers {
+        had.extend(worker.await.unwrap());
+    }
+    had.extend(drain(Arc::clone(&store), 9, 60).await);
+    assert_eq!(had.len() as u128, JOBS + MORE);
+}
+
+/// And nothing of those that go with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_with_a_commit_is_not_handed_out() {
+    const JOBS: u128 = 4_000;
+    const MOST: usize = 70;
+    let servers = Servers::new().aside(Duration::from_millis(2));
+    let first = servers.open().await;
+    first.submit(NOW, jobs(0..JOBS)).await.unwrap();
+    let store = servers.second_handle(&first).await.unwrap();
+    let (mut had, mut gone): (HashSet<JobId>, HashSet<JobId>) = Default::default();
+    let mut last = 0;
+    while last + 700 < JOBS {
+        let ahead = (last + 141..last + 700).step_by(17).map(JobId::from_u128);
+        let ahead: Vec<JobId> = ahead.filter(|id| !gone.contains(id)).take(3).collect();
+        let (claimed, cancelled) = tokio::join!(
+            store.claim(NOW, ClaimRequest::new(WorkerId::from_u128(1), MOST)),
+            store.cancel(NOW, JobFilter::of_ids(ahead.clone()), false)
+        );
+        assert_eq!(cancelled.unwrap(), ahead.len() as u64);
+        gone.extend(ahead);
+        let ids: Vec<JobId> = claimed.unwrap().jobs.iter().map(|(job, _)| job.id()).collect();
+        last = ids.iter().map(|id| id.as_u128()).max().unwrap();
+        had.extend(ids);
+    }
+    assert!(had.is_disjoint(&gone), "a job was handed out that had been cancelled");
+    assert!(servers.latest.lock().unwrap().read.load(Ordering::Relaxed) > 0);
 }
 
 /// Jobs that turn out to be there are left out, and whatever was decided behind them is done all the same.
