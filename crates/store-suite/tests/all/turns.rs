@@ -80,6 +80,8 @@ struct Server {
     takes: Duration,
     /// Commits that were refused, or whose reply was lost, while others waited for them.
     failed: AtomicU32,
+    /// A job with this task cannot be written: the server refuses the commit for good.
+    refused_task: Option<&'static str>,
     /// Ready jobs that were read beside a commit.
     read: AtomicU64,
     /// Whether daemons have a secret to sign with what they tell each other.
@@ -524,6 +526,13 @@ impl Backend for Maps {
             _ => None,
         });
         let known: Vec<JobId> = ids.filter(|id| rows.id(*id).is_some()).collect();
+        let refused = |write: &JobWrite| {
+            self.server.refused_task.is_some_and(|task| write.job().spec.task.as_str() == task)
+        };
+        if writes.jobs.values().any(refused) {
+            let (place, why) = ("maps".to_owned(), "it is full".to_owned());
+            return Err(StoreError::ReadOnly { place, why });
+        }
         let committed = if behind {
             self.server.failed.fetch_add(1, Ordering::Relaxed);
             Committed::Behind
@@ -649,13 +658,16 @@ pub struct Servers {
     takes: Duration,
     large: usize,
     overtake_every: u32,
+    refused_task: Option<&'static str>,
 }
 
 impl Servers {
     pub fn new() -> Self {
         let latest = Mutex::default();
         let takes = Duration::ZERO;
-        Self { latest, lose_every: 0, tells: false, takes, large: LARGE, overtake_every: 0 }
+        let (lose_every, overtake_every, tells) = (0, 0, false);
+        let refused_task = None;
+        Self { latest, lose_every, tells, takes, large: LARGE, overtake_every, refused_task }
     }
 
     /// Servers whose handles let every commit be carried out by their second thread, where it takes so long.
@@ -697,7 +709,14 @@ impl Maker for Servers {
     async fn open(&self) -> Arc<dyn Store> {
         let (lose_every, tells) = (self.lose_every.into(), self.tells);
         let (takes, overtake_every) = (self.takes, self.overtake_every);
-        let server = Server { lose_every, tells, takes, overtake_every, ..Server::default() };
+        let server = Server {
+            lose_every,
+            tells,
+            takes,
+            overtake_every,
+            refused_task: self.refused_task,
+            ..Server::default()
+        };
         *self.latest.lock().unwrap() = Arc::new(server);
         self.handle().await
     }

@@ -11,7 +11,7 @@
 //! of one job are one row.
 //!
 //! A backend is what a server has to offer: take the turn, answer questions, write a write set. It decides
-//! nothing. Its calls block; they are made by the writer's thread alone.
+//! nothing. Its calls block; they are made by one thread at a time.
 //!
 //! **Without a turn.** A daemon that has been alone for a while skips [`Backend::begin`]: its operations run
 //! on what it knows, and [`Backend::commit`] names the revision they build on. If somebody else has written in
@@ -21,6 +21,9 @@
 //! **Kept turns.** Where several daemons are busy, the one whose turn it is keeps it over several commits, for a
 //! few milliseconds and as long as it has more to do: what it knows stays good, and it need not wait for the
 //! others between any two of its batches. They wait, and each has its turn in the order in which it asked.
+//!
+//! **Decided while written.** A large commit is carried out by a second thread (`desk.rs`), and the next turn is decided
+//! meanwhile on what it will have written. If it comes to nothing, both are decided again.
 //!
 //! **Told changes.** A small commit with news says in its message what it has changed. Whoever was up to date takes that
 //! over and need not begin a turn to know it (`told.rs`).
@@ -429,9 +432,9 @@ pub trait Backend: Send + 'static {
     /// Checks that stored data agrees with itself.
     fn check(&mut self) -> Result<Vec<String>>;
 
-    /// Writes a turn whole or not at all, and ends it, unless it is to be kept and that can be. Must answer [`Committed::Behind`] unless the latest
-    /// revision is [`WriteSet::follows`] (and, in a turn, the turn is still held). Afterwards the latest
-    /// revision is the next number, with the write set's id and numbers. One round trip.
+    /// Writes a turn whole or not at all, and ends it, unless it is to be kept and that can be. Must answer
+    /// [`Committed::Behind`] unless the latest revision is [`WriteSet::follows`] (and, in a turn, the turn is still held).
+    /// Afterwards the latest revision is the next number, with the write set's id and numbers. One round trip.
     ///
     /// With an error other than `Unavailable` nothing is written; with that one nobody knows, and `settle`
     /// will be asked.

@@ -366,11 +366,13 @@ impl<B: Backend> Worker<B> {
                 }
                 Attempt::Away(error) => {
                     self.forget();
-                    self.take_back(turn);
                     self.away(&error);
                     if !matches!(error, StoreError::Unavailable(_)) {
-                        refuse_all(turn, &error);
+                        // Whoever was decided while that commit was under way has nothing to do with it.
+                        let landed = !self.returned.is_empty();
+                        refuse_all(if landed { &mut self.returned } else { turn }, &error);
                     }
+                    self.take_back(turn);
                     return;
                 }
             }
@@ -417,20 +419,14 @@ impl<B: Backend> Worker<B> {
 
     /// The same between two turns.
     fn land_now(&mut self) {
-        let error = match self.land() {
-            None => return,
-            Some(Attempt::Away(error)) => Some(error),
-            Some(_) => None,
-        };
+        let Some(attempt) = self.land() else { return };
         self.forget();
-        let mut turn = std::mem::take(&mut self.returned);
-        if let Some(error) = error {
+        if let Attempt::Away(error) = attempt {
             self.away(&error);
             if !matches!(error, StoreError::Unavailable(_)) {
-                refuse_all(&mut turn, &error);
+                refuse_all(&mut self.returned, &error);
             }
         }
-        self.returned = turn;
         let mut waiting = std::mem::take(&mut self.waiting);
         self.take_back(&mut waiting);
         self.waiting = waiting;
@@ -454,7 +450,8 @@ impl<B: Backend> Worker<B> {
         let sure = self.fresh && self.doubt == 0;
         // Much would be decided in vain on what is out of date.
         let jobs: usize = turn.iter().map(|request| request.foresight.len()).sum();
-        let long_ago = jobs >= LARGE && self.heard_at.elapsed() > LONG_AGO;
+        let waited = self.flight.is_none() && self.heard_at.elapsed() > LONG_AGO;
+        let long_ago = jobs >= LARGE && waited;
         let in_turn = kept
             || (self.alone < self.wanted_alone && !sure)
             || (long_ago && !sure)

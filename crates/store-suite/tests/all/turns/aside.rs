@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use runcue_core::{JobFilter, JobId, JobSpec, TaskName, Timestamp, WorkerId};
-use runcue_store::{ClaimRequest, Finish, Finished, Outcome, Store, SubmitBatch};
+use runcue_store::{ClaimRequest, Finish, Finished, Outcome, Store, StoreError, SubmitBatch};
 use runcue_store_suite::Maker;
 
 use super::Servers;
@@ -173,6 +173,27 @@ async fn a_submission_of_known_jobs_does_not_spoil_what_was_decided_behind_it() 
     again.unwrap();
     behind.unwrap();
     assert_eq!(one.stats(NOW).await.unwrap().counts.live(), 25);
+}
+
+/// A commit that the server refuses for good is told to whoever it was for, and to nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_is_refused_for_good_is_nobody_elses() {
+    let servers = Servers { refused_task: Some("large"), ..Servers::new() };
+    let servers = servers.aside(Duration::from_millis(20));
+    let store = servers.open().await;
+    for n in 0..6 {
+        store.submit(NOW, jobs(n..n + 1)).await.unwrap();
+    }
+    let large = JobSpec::new(JobId::from_u128(100), TaskName::new("large").unwrap());
+    let refused = store.submit(NOW, SubmitBatch::of(vec![large]));
+    let behind = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        store.submit(NOW, jobs(20..30)).await
+    };
+    let (refused, behind) = tokio::join!(refused, behind);
+    assert!(matches!(refused, Err(StoreError::ReadOnly { .. })), "{refused:?}");
+    behind.unwrap();
+    assert_eq!(store.stats(NOW).await.unwrap().counts.live(), 16);
 }
 
 /// Whoever closes a store waits for what is under way.
