@@ -37,8 +37,9 @@ impl Dispatcher {
         Self { shared }
     }
 
-    /// Does that whenever there is a reason to, until the engine stops. Where there are more jobs than slots it asks for
-    /// half as many at a time, twice: the store can decide about some while it writes down others.
+    /// Claims up to the free slots and starts what it got, whenever there is a reason to, until the engine stops. Where
+    /// there are more jobs than slots it asks for half as many at a time, twice: the store can decide about some while it
+    /// writes down others.
     pub(crate) async fn run(self) {
         let shared = &self.shared;
         let mut news = shared.news.subscribe();

@@ -59,6 +59,8 @@ impl Beside {
         question: &ReadyQuestion,
         known: u64,
     ) {
+        // What was read beside a commit that came to nothing is not an answer to this.
+        self.task.take_if(|task| matches!(task, Task::Reading(..)));
         if options.pooler() || self.not_before.is_some_and(|at| at > Instant::now()) {
             return;
         }
@@ -117,11 +119,11 @@ async fn connect(options: Options) -> Option<Ready> {
     Some(Ready { client, statement })
 }
 
-/// Every row says which revision the statement saw.
+/// Every row says which revision the statement saw; without one nothing can be relied on.
 async fn read(ready: Arc<Ready>, columns: ReadyColumns) -> Option<Read> {
     let values = columns.values().map(|(value, _)| value as &(dyn ToSql + Sync));
     let rows = ready.client.query(&ready.statement, &values).await.ok()?;
-    let revision = unsigned(rows.first()?.get(AFTER_JOB + 1));
+    let revision = rows.first().map_or(0, |row| unsigned(row.get(AFTER_JOB + 1)));
     let jobs = rows.iter().map(rows::job).collect::<Result<Vec<Job>, _>>().ok()?;
     Some(Read { revision, jobs })
 }
