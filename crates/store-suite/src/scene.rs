@@ -89,6 +89,24 @@ pub fn job(n: u128) -> JobSpec {
     JobSpec { retry: attempts(3), ..JobSpec::new(id(n), task("work")) }
 }
 
+/// Claims and ends jobs, so many at a time, until there are none. Answers which it had, in that order. Each end must count.
+pub async fn drain(store: Arc<dyn Store>, now: Timestamp, by: u128, most: usize) -> Vec<JobId> {
+    let mut had = Vec::new();
+    loop {
+        let claimed = store.claim(now, ClaimRequest::new(worker(by), most)).await.unwrap().jobs;
+        if claimed.is_empty() {
+            return had;
+        }
+        had.extend(claimed.iter().map(|(job, _)| job.id()));
+        let outcome = Outcome::Done { result: None, result_key: None };
+        let end = |(_, lease)| Finish { lease, outcome: outcome.clone() };
+        let ends = claimed.into_iter().map(end).collect();
+        for finished in store.finish(now, ends).await.unwrap() {
+            assert!(matches!(finished, Finished::Now { .. }), "{finished:?}");
+        }
+    }
+}
+
 /// A plain job of a group.
 pub fn job_of(n: u128, name: &str) -> JobSpec {
     JobSpec { group: Some(group(name)), ..job(n) }

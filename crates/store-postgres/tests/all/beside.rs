@@ -4,32 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use runcue_core::{JobId, Timestamp};
-use runcue_store::{ClaimRequest, Finish, Finished, Outcome, Store, SubmitBatch};
-use runcue_store_postgres::{PostgresStore, open_url};
-use runcue_store_suite::scene::{job, worker};
+use runcue_store::{Store, SubmitBatch};
+use runcue_store_postgres::open_url;
+use runcue_store_suite::scene::{drain, job};
 use runcue_test_servers::Database;
 
 const JOBS: u128 = 8_000;
 const MOST: usize = 300;
-
-/// Claims and ends jobs until there are none, and answers which it had.
-async fn drain(store: Arc<PostgresStore>, n: u128) -> Vec<JobId> {
-    let mut had = Vec::new();
-    loop {
-        let request = ClaimRequest::new(worker(n), MOST);
-        let claimed = store.claim(Timestamp::ZERO, request).await.unwrap().jobs;
-        if claimed.is_empty() {
-            return had;
-        }
-        had.extend(claimed.iter().map(|(job, _)| job.id()));
-        let outcome = Outcome::Done { result: None, result_key: None };
-        let end = |(_, lease)| Finish { lease, outcome: outcome.clone() };
-        let ends = claimed.into_iter().map(end).collect();
-        for finished in store.finish(Timestamp::ZERO, ends).await.unwrap() {
-            assert!(matches!(finished, Finished::Now { .. }), "{finished:?}");
-        }
-    }
-}
 
 /// Connections that read beside a commit, by what they asked last.
 fn beside(database: &Database, what: &str) -> String {
@@ -48,8 +29,10 @@ async fn jobs_that_are_read_beside_a_commit_are_handed_out_once() {
         let batch = SubmitBatch::of((from..from + 1000).map(|n| job(n + 1)).collect());
         submitter.submit(Timestamp::ZERO, batch).await.unwrap();
     }
-    let store = Arc::new(open_url(&database.url()).unwrap());
-    let workers: Vec<_> = (1..=3).map(|n| tokio::spawn(drain(Arc::clone(&store), n))).collect();
+    let store: Arc<dyn Store> = Arc::new(open_url(&database.url()).unwrap());
+    let workers: Vec<_> = (1..=3)
+        .map(|n| tokio::spawn(drain(Arc::clone(&store), Timestamp::ZERO, n, MOST)))
+        .collect();
     // It goes away in the middle of the work, again and again, and is missed by nobody.
     let (mut seen, mut ended) = (0, 0);
     while workers.iter().any(|worker| !worker.is_finished()) {

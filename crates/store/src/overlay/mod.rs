@@ -18,8 +18,8 @@
 //! the meantime nothing is written, and the operations run again in a real turn. So one daemon needs one round
 //! trip per batch. Operations are therefore repeatable.
 //!
-//! **Kept turns.** Where several daemons are busy, the one whose turn it is keeps it over several commits, for a
-//! few milliseconds and as long as it has more to do: what it knows stays good, and it need not wait for the
+//! **Kept turns.** Where several daemons are busy, the one whose turn it is keeps it over several commits, for some
+//! tens of milliseconds at the most and as long as it has more to do: what it knows stays good, and it need not wait for the
 //! others between any two of its batches. They wait, and each has its turn in the order in which it asked.
 //!
 //! **Decided while written.** A large commit is carried out by a second thread (`desk.rs`), and the next turn is decided

@@ -89,6 +89,19 @@ enum Attempt {
     Away(StoreError),
 }
 
+/// How often in a row something was tried in vain, or was not tried for that reason.
+#[derive(Default)]
+struct Vain(u32);
+
+impl Vain {
+    /// Whether to try again.
+    fn is_worth_it(&mut self) -> bool {
+        let times = self.0;
+        self.0 = times.wrapping_add(1);
+        times < IN_VAIN || times.is_multiple_of(SELDOM)
+    }
+}
+
 /// A commit that the second thread carries out.
 struct Flight<B> {
     /// The requests that are answered when it is done.
@@ -110,9 +123,8 @@ pub(super) struct Worker<B> {
     flight: Option<Flight<B>>,
     /// Requests of a flight that came to nothing.
     returned: VecDeque<Request<B>>,
-    /// How many commits in a row were carried out by the second thread while there was nothing to decide, or were not for
-    /// that reason.
-    alone_in_flight: u32,
+    /// Whether there is something to decide while the second thread carries out a commit.
+    flights: Vain,
     /// Since when the turn is held.
     turn_since: Option<Instant>,
     /// When the server was last heard of in the turn.
@@ -122,8 +134,8 @@ pub(super) struct Worker<B> {
     followed: u32,
     /// How many jobs the latest commit was about.
     written: usize,
-    /// How often in a row a request waited in vain for another one to share its commit, or did not wait for that reason.
-    lonely: u32,
+    /// Whether another request comes to share the commit of one that waits for it.
+    company: Vain,
     /// Whether everything since the last turn was begun, or before, came from here or was told.
     fresh: bool,
     /// Whether the queue was asked for its secret.
@@ -163,13 +175,13 @@ impl<B: Backend> Worker<B> {
             waiting: VecDeque::new(),
             flight: None,
             returned: VecDeque::new(),
-            alone_in_flight: 0,
+            flights: Vain::default(),
             turn_since: None,
             heard_at: Instant::now(),
             ended_at: None,
             followed: 0,
             written: 0,
-            lonely: 0,
+            company: Vain::default(),
             fresh: false,
             voiced: false,
             doubt: 0,
@@ -273,7 +285,7 @@ impl<B: Backend> Worker<B> {
     }
 
     fn linger(&self) -> Duration {
-        let jobs = u32::try_from(self.written).unwrap_or(u32::MAX).min(10_000);
+        let jobs = u32::try_from(self.written).unwrap_or(u32::MAX).min(2000);
         LINGER + LINGER_PER_JOB * jobs
     }
 
@@ -292,21 +304,19 @@ impl<B: Backend> Worker<B> {
     /// commit. Whoever asks for one thing after the other would wait in vain every time, and is soon let go on.
     fn await_company(&mut self) {
         if self.waiting.len() > 1 {
-            self.lonely = 0;
+            self.company = Vain::default();
         }
         let jobs = self.waiting.front().map_or(0, |request| request.foresight.len());
         if (self.followed < FOLLOWED && jobs < MANY) || self.waiting.len() > 1 {
             return;
         }
-        let waits = self.lonely < IN_VAIN || self.lonely.is_multiple_of(SELDOM);
-        self.lonely = self.lonely.wrapping_add(1);
         let company = COMPANY + COMPANY_PER_JOB * u32::try_from(jobs).unwrap_or(u32::MAX).min(2000);
-        if !waits {
+        if !self.company.is_worth_it() {
             return;
         }
         match self.requests.recv_timeout(company) {
             Ok(Message::Request(request)) => {
-                self.lonely = 0;
+                self.company = Vain::default();
                 self.waiting.push_back(request);
             }
             Ok(Message::Landed(follows)) => self.land_if(follows),
@@ -390,7 +400,9 @@ impl<B: Backend> Worker<B> {
     /// done: nothing that was decided since then holds.
     fn land(&mut self) -> Option<Attempt> {
         let Flight { turn, writes, since, joined } = self.flight.take()?;
-        self.alone_in_flight = if joined { 0 } else { self.alone_in_flight.wrapping_add(1) };
+        if joined {
+            self.flights = Vain::default();
+        }
         let overlay = self.machine.tables();
         overlay.end_reading();
         let lost = || Err(StoreError::Unavailable("a commit was lost".to_owned()));
@@ -610,7 +622,7 @@ impl<B: Backend> Worker<B> {
         let keep = in_turn && self.may_keep();
         let since = self.turn_since.take();
         let large = self.settings.large;
-        let often = self.alone_in_flight < IN_VAIN || large == 0 || !self.waiting.is_empty();
+        let sure = large == 0 || !self.waiting.is_empty();
         let overlay = self.machine.tables();
         let writes = Arc::new(overlay.take_writes(id, in_turn, keep));
         self.written = writes.jobs.len();
@@ -619,15 +631,12 @@ impl<B: Backend> Worker<B> {
         if writes.jobs.len() >= large && (keep || !in_turn) {
             let (own, follows) = (Weak::clone(&self.own), writes.follows);
             let done = move || tell(&own, Message::Landed(follows));
-            if (often || self.commits.is_multiple_of(u64::from(SELDOM)))
-                && overlay.desk.commit_aside(&writes, done)
-            {
+            if (sure || self.flights.is_worth_it()) && overlay.desk.commit_aside(&writes, done) {
                 overlay.written(&writes);
                 let turn = VecDeque::new();
                 self.flight = Some(Flight { turn, writes, since, joined: false });
                 return Attempt::UnderWay;
             }
-            self.alone_in_flight = self.alone_in_flight.wrapping_add(1);
         }
         let committed = overlay.desk.commit(&writes);
         let attempt = self.judge(committed, &writes, since);

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use runcue_core::{JobFilter, JobId, JobSpec, TaskName, Timestamp, WorkerId};
-use runcue_store::{ClaimRequest, Finish, Finished, Outcome, Store, StoreError, SubmitBatch};
+use runcue_store::{ClaimRequest, StoreError, SubmitBatch};
 use runcue_store_suite::Maker;
+use runcue_store_suite::scene::drain;
 
 use super::Servers;
 
@@ -21,25 +22,6 @@ runcue_store_suite::model_suite!(Servers::losing(9).aside(Duration::ZERO), 16);
 fn jobs(numbers: impl Iterator<Item = u128>) -> SubmitBatch {
     let job = |n| JobSpec::new(JobId::from_u128(n), TaskName::new("work").unwrap());
     SubmitBatch::of(numbers.map(job).collect())
-}
-
-/// Claims and ends jobs until there are none, and answers which it had.
-async fn drain(store: Arc<dyn Store>, worker: u128, most: usize) -> Vec<JobId> {
-    let mut had = Vec::new();
-    loop {
-        let request = ClaimRequest::new(WorkerId::from_u128(worker), most);
-        let claimed = store.claim(NOW, request).await.unwrap().jobs;
-        if claimed.is_empty() {
-            return had;
-        }
-        had.extend(claimed.iter().map(|(job, _)| job.id()));
-        let outcome = Outcome::Done { result: None, result_key: None };
-        let end = |(_, lease)| Finish { lease, outcome: outcome.clone() };
-        let ends = claimed.into_iter().map(end).collect();
-        for finished in store.finish(NOW, ends).await.unwrap() {
-            assert!(matches!(finished, Finished::Now { .. }), "{finished:?}");
-        }
-    }
 }
 
 /// Several callers on each of several handles, so that there is always something to decide while a turn is written, and
@@ -60,7 +42,7 @@ async fn everything_once(servers: Servers, handles: usize, in_between: u128) -> 
         let store = servers.second_handle(&first).await.unwrap();
         for n in 0..4 {
             let worker = (handle * 4 + n + 1) as u128;
-            workers.push(tokio::spawn(drain(Arc::clone(&store), worker, 20 + 50 * (n % 2))));
+            workers.push(tokio::spawn(drain(Arc::clone(&store), NOW, worker, 20 + 50 * (n % 2))));
         }
     }
     for n in JOBS..JOBS + in_between {
@@ -75,7 +57,7 @@ async fn everything_once(servers: Servers, handles: usize, in_between: u128) -> 
     for worker in workers {
         count(worker.await.unwrap());
     }
-    count(drain(Arc::clone(&first), 99, 50).await);
+    count(drain(Arc::clone(&first), NOW, 99, 50).await);
     assert!(had.values().all(|times| *times == 1), "a job was handed out twice");
     assert_eq!(had.len() as u128, JOBS + in_between);
     let counts = first.stats(NOW).await.unwrap().counts;
@@ -117,7 +99,8 @@ async fn what_comes_with_a_commit_is_found_all_the_same() {
     let first = servers.open().await;
     first.submit(NOW, jobs(0..JOBS)).await.unwrap();
     let store = servers.second_handle(&first).await.unwrap();
-    let workers: Vec<_> = (1..=3).map(|n| tokio::spawn(drain(Arc::clone(&store), n, 80))).collect();
+    let workers: Vec<_> =
+        (1..=3).map(|n| tokio::spawn(drain(Arc::clone(&store), NOW, n, 80))).collect();
     for n in JOBS..JOBS + MORE {
         store.submit(NOW, jobs(n..n + 1)).await.unwrap();
     }
@@ -125,7 +108,7 @@ async fn what_comes_with_a_commit_is_found_all_the_same() {
     for worker in workers {
         had.extend(worker.await.unwrap());
     }
-    had.extend(drain(Arc::clone(&store), 9, 60).await);
+    had.extend(drain(Arc::clone(&store), NOW, 9, 60).await);
     assert_eq!(had.len() as u128, JOBS + MORE);
 }
 
