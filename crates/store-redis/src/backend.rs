@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use runcue_core::{LaneId, Seq, Timestamp, WorkerId};
+use runcue_core::{Job, LaneId, Seq, Timestamp, WorkerId};
 use runcue_store::overlay::{
     Answers, Backend, Changed, CommitId, Committed, Find, Numbers, Opening, PrunedEvents,
-    Questions, Rank, Timed, WriteSet,
+    Questions, Rank, ReadyQuestion, Timed, WriteSet,
 };
 use runcue_store::tables::InboxRow;
 use runcue_store::{Result, StoreError, WorkerSpec};
@@ -19,6 +19,7 @@ use crate::find::{self, Lanes, rows_of};
 use crate::histories::{old_events, old_usage};
 use crate::keys::{self, place, score};
 use crate::migrate::SCHEMA;
+use crate::reading::{Coming, Reading};
 use crate::rows;
 use crate::script::Script;
 use crate::transaction::{Done, Transaction, Watch};
@@ -57,6 +58,10 @@ pub struct RedisBackend {
     watches: bool,
     /// Whether the latest commit had so many jobs that the next had better be a transaction.
     bulk: bool,
+    /// What is to be read with the next commit, what is on its way since the last, and what has come of that.
+    to_read: Option<Reading>,
+    coming: Option<Coming>,
+    came: Option<Vec<Job>>,
     /// Which start of which server it was.
     server: Option<String>,
     /// Another server, or the same one started again, may have forgotten something and counted on from there:
@@ -78,6 +83,9 @@ impl RedisBackend {
             watch: None,
             watches: false,
             bulk,
+            to_read: None,
+            coming: None,
+            came: None,
             server: None,
             distrust: false,
         }
@@ -175,6 +183,7 @@ impl RedisBackend {
 
     fn write(&mut self, link: &mut Link, writes: &WriteSet) -> Result<Committed> {
         self.bulk = writes.jobs.len() >= self.options.bulk;
+        let reading = self.to_read.take();
         let pruned = self.look_up_pruned(link, writes)?;
         let unreadable = |link: &Link, why| link.unreadable(why);
         let changes = commit::changes(writes, &pruned).map_err(|why| unreadable(link, why))?;
@@ -209,10 +218,16 @@ impl RedisBackend {
                 changes: &changes,
                 turn: writes.in_turn.then_some((&word, lasts)),
                 news: news.as_deref(),
+                reading: reading.as_ref(),
             };
-            return Ok(match transaction.send(link)? {
-                Done::Written { now, kept, watch } => {
+            let (coming, came) = (&mut self.coming, &mut self.came);
+            let done = transaction.send(link, |link| take_over(link, coming, came))?;
+            return Ok(match done {
+                Done::Written { now, kept, watch, read } => {
                     self.watch = watch;
+                    if let Some(reading) = reading {
+                        self.coming = reading.go_on(link, &read)?;
+                    }
                     Committed::Done { now: clock(item(&now, 0), item(&now, 1)), kept }
                 }
                 Done::Behind => Committed::Behind,
@@ -299,6 +314,18 @@ impl RedisBackend {
     }
 }
 
+/// Decodes what is on its way since the last commit.
+fn take_over(
+    link: &mut Link,
+    coming: &mut Option<Coming>,
+    came: &mut Option<Vec<Job>>,
+) -> Result<()> {
+    if let Some(coming) = coming.take() {
+        *came = coming.read(link)?;
+    }
+    Ok(())
+}
+
 /// Carries a large commit out to its end, whoever made it.
 fn apply(link: &mut Link) -> Result<()> {
     loop {
@@ -341,6 +368,7 @@ impl Backend for RedisBackend {
     fn connect(&mut self) -> Result<()> {
         self.link = None;
         self.watch = None;
+        (self.to_read, self.coming, self.came) = (None, None, None);
         let mut link = self.options.connect()?;
         let server = migrate::open(&mut link)?;
         let another = self.server.as_ref().is_some_and(|known| *known != server);
@@ -398,6 +426,22 @@ impl Backend for RedisBackend {
 
     fn ask(&mut self, questions: &Questions) -> Result<Answers> {
         self.on(|_, link| questions::ask(link, questions))
+    }
+
+    fn begin_reading(&mut self, question: &ReadyQuestion, known: u64) {
+        (self.coming, self.came) = (None, None);
+        self.to_read = Reading::of(question, known);
+    }
+
+    fn end_reading(&mut self) -> Option<Vec<Job>> {
+        self.to_read = None;
+        if self.coming.is_some() {
+            let (mut coming, mut came) = (self.coming.take(), None);
+            // A connection that is lost is noticed by whoever uses it next.
+            let _ = self.on(|_, link| take_over(link, &mut coming, &mut came));
+            self.came = came;
+        }
+        self.came.take()
     }
 
     fn secret(&mut self) -> Result<Option<Vec<u8>>> {

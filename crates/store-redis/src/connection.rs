@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
-use redis::{Connection, ConnectionInfo, ConnectionLike, IntoConnectionInfo, RedisError, Value};
+use redis::{Connection, ConnectionInfo, IntoConnectionInfo, RedisError, Value};
 use runcue_store::{Result, StoreError};
 
 use crate::failure::{Unreadable, explain};
@@ -101,7 +101,8 @@ impl Options {
             Ok(connection)
         };
         let connection = open().map_err(|error| explain(&self.place, &error))?;
-        Ok(Link { connection, keys: self.keys.clone(), place: self.place.clone() })
+        let (keys, place) = (self.keys.clone(), self.place.clone());
+        Ok(Link { connection, keys, place, owed: 0, early: None })
     }
 }
 
@@ -126,6 +127,10 @@ pub struct Link {
     connection: Connection,
     keys: Keys,
     place: String,
+    /// How many replies come before those to the next commands, because nobody has waited for them.
+    owed: usize,
+    /// They, when they came.
+    early: Option<Vec<Value>>,
 }
 
 impl std::fmt::Debug for Link {
@@ -295,8 +300,48 @@ impl Link {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let replies = self.connection.req_packed_commands(&batch.packed, 0, batch.count);
-        replies.map_err(|error| explain(&self.place, &error))
+        self.write(batch)?;
+        self.receive(batch.count)
+    }
+
+    /// Sends commands. Their replies are to be received.
+    pub fn write(&mut self, batch: &Batch) -> Result<()> {
+        let sent = self.connection.send_packed_command(&batch.packed);
+        sent.map_err(|error| explain(&self.place, &error))
+    }
+
+    /// The replies to the latest commands.
+    pub fn receive(&mut self, count: usize) -> Result<Vec<Value>> {
+        self.settle()?;
+        self.replies(count)
+    }
+
+    /// Sends commands whose replies nobody waits for. They are kept until [`Link::take_early`] or the next such commands.
+    pub fn write_ahead(&mut self, batch: &Batch) -> Result<()> {
+        self.settle()?;
+        self.early = None;
+        self.write(batch)?;
+        self.owed = batch.count;
+        Ok(())
+    }
+
+    /// The replies to such commands.
+    pub fn take_early(&mut self) -> Result<Option<Vec<Value>>> {
+        self.settle()?;
+        Ok(self.early.take())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        let owed = std::mem::take(&mut self.owed);
+        if owed > 0 {
+            self.early = Some(self.replies(owed)?);
+        }
+        Ok(())
+    }
+
+    fn replies(&mut self, count: usize) -> Result<Vec<Value>> {
+        let replies = (0..count).map(|_| self.connection.recv_response());
+        replies.collect::<std::result::Result<_, _>>().map_err(|error| explain(&self.place, &error))
     }
 
     /// A reply, unless it is an error.

@@ -25,6 +25,7 @@ mod pack;
 mod persistence;
 mod questions;
 mod reader;
+mod reading;
 mod rows;
 mod script;
 mod store;

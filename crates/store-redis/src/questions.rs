@@ -81,34 +81,53 @@ fn rows_of_lists(
 ) -> runcue_store::Result<Vec<Vec<Job>>> {
     let places: Vec<&[u8]> = lists.iter().flat_map(items).filter_map(text).collect();
     let mut batch = Batch::default();
-    for chunk in places.chunks(MOST) {
-        link.queue(&mut batch, "HMGET", "spec", chunk);
-        link.queue(&mut batch, "HMGET", "life", chunk);
-        if any_tied {
-            link.queue(&mut batch, "SMISMEMBER", "tied", chunk);
-        }
-    }
+    queue_rows(link, &mut batch, &places, any_tied);
     let replies = link.all(&batch)?;
-    let mut rows = replies.chunks(if any_tied { 3 } else { 2 }).flat_map(|rows| {
-        let tied = rows.get(2).map(items).unwrap_or_default();
-        let rows = items(&rows[0]).iter().zip(items(&rows[1])).enumerate();
-        rows.map(|(n, (spec, life))| (text(spec), text(life), tied.get(n) == Some(&Value::Int(1))))
-    });
+    let mut jobs = read_rows(places.iter().copied(), &replies, any_tied);
     let mut ready = Vec::with_capacity(lists.len());
     for list in lists {
-        let mut jobs = Vec::with_capacity(items(list).len());
-        for (place, (spec, life, tied)) in items(list).iter().zip(rows.by_ref()) {
-            let seq = text(place).and_then(keys::seq);
-            let (Some(seq), Some(spec), Some(life)) = (seq, spec, life) else { continue };
-            let job = rows::job(seq, spec, life, tied).map_err(|why| link.unreadable(why))?;
-            // One that somebody has taken in between is not in the list any more.
-            if job.life.state == State::Queued(Wait::Turn) {
-                jobs.push(job);
-            }
-        }
-        ready.push(jobs);
+        let all = jobs.by_ref().take(items(list).len()).collect::<Result<Vec<_>, _>>();
+        let all = all.map_err(|why| link.unreadable(why))?;
+        // One that somebody has taken in between is not in the list any more.
+        ready.push(all.into_iter().flatten().filter(is_ready).collect());
     }
     Ok(ready)
+}
+
+/// Whether a job is one of those that wait for their turn.
+pub fn is_ready(job: &Job) -> bool {
+    job.life.state == State::Queued(Wait::Turn)
+}
+
+/// Adds what asks for the rows of jobs to a batch.
+pub fn queue_rows(link: &Link, batch: &mut Batch, places: &[&[u8]], any_tied: bool) {
+    for chunk in places.chunks(MOST) {
+        link.queue(batch, "HMGET", "spec", chunk);
+        link.queue(batch, "HMGET", "life", chunk);
+        if any_tied {
+            link.queue(batch, "SMISMEMBER", "tied", chunk);
+        }
+    }
+}
+
+/// The jobs of places, from the replies to that: nothing for one that has no rows.
+pub fn read_rows<'a>(
+    places: impl Iterator<Item = &'a [u8]>,
+    replies: &'a [Value],
+    any_tied: bool,
+) -> impl Iterator<Item = Result<Option<Job>, Unreadable>> {
+    let rows = replies.chunks(if any_tied { 3 } else { 2 }).flat_map(|rows| {
+        let tied = rows.get(2).map(items).unwrap_or_default();
+        let rows = items(&rows[0]).iter().zip(rows.get(1).map(items).unwrap_or_default());
+        rows.enumerate()
+            .map(|(n, (spec, life))| (text(spec), text(life), tied.get(n) == Some(&Value::Int(1))))
+    });
+    places.zip(rows).map(|(place, (spec, life, tied))| {
+        let (Some(seq), Some(spec), Some(life)) = (keys::seq(place), spec, life) else {
+            return Ok(None);
+        };
+        rows::job(seq, spec, life, tied).map(Some)
+    })
 }
 
 /// The score at which the ready jobs of a question begin.

@@ -11,6 +11,7 @@ use runcue_store::{Result, StoreError};
 use crate::connection::{Batch, Link};
 use crate::migrate::SCHEMA;
 use crate::pack::Changes;
+use crate::reading::Reading;
 use crate::script::Script;
 use crate::value::{item, items, parse, text};
 
@@ -72,6 +73,8 @@ pub struct Transaction<'a> {
     pub turn: Option<(&'a str, Option<&'a str>)>,
     /// What wakes the others, if they are to be.
     pub news: Option<&'a str>,
+    /// What is to be read when it is done.
+    pub reading: Option<&'a Reading>,
 }
 
 /// What came of a transaction.
@@ -85,17 +88,23 @@ pub enum Done {
         kept: bool,
         /// What is watched from here on.
         watch: Option<Watch>,
+        /// What was to be read.
+        read: Vec<Value>,
     },
     /// Nothing is written: somebody else has.
     Behind,
 }
 
 impl Transaction<'_> {
-    /// Sends it, in one round trip.
+    /// Sends it, in one round trip, and does something else while the server is busy with it.
     ///
     /// # Errors
     /// As every call. If the server has refused it nothing is written.
-    pub fn send(&self, link: &mut Link) -> Result<Done> {
+    pub fn send(
+        &self,
+        link: &mut Link,
+        meanwhile: impl FnOnce(&mut Link) -> Result<()>,
+    ) -> Result<Done> {
         let mut batch = Batch::default();
         batch.add(&[b"MULTI"]);
         let meta = [b"revision", self.revision.as_bytes(), b"numbers", self.numbers.as_bytes()];
@@ -123,7 +132,14 @@ impl Transaction<'_> {
             link.queue(&mut batch, "PUBLISH", "news", &[news.as_bytes()]);
         }
         Watch::queue(link, &mut batch);
-        let replies = link.send(&batch)?;
+        let watched = batch.len();
+        if let Some(reading) = self.reading {
+            reading.queue(link, &mut batch);
+        }
+        link.write(&batch)?;
+        meanwhile(link)?;
+        let mut replies = link.receive(batch.len())?;
+        let read = replies.split_off(watched);
         if let Some(refused) = replies[..exec].iter().find(|reply| is_error(reply)) {
             link.good(refused.clone())?;
         }
@@ -139,7 +155,8 @@ impl Transaction<'_> {
             }
         }
         let [.., lasts, now] = items(&done) else { return Ok(Done::Behind) };
-        Ok(Done::Written { now: now.clone(), kept: kept && *lasts == Value::Int(1), watch })
+        let kept = kept && *lasts == Value::Int(1);
+        Ok(Done::Written { now: now.clone(), kept, watch, read })
     }
 }
 

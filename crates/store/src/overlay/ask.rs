@@ -22,17 +22,22 @@ const WORTH_IT: usize = 64;
 /// Jobs of which only the place was kept that are read together.
 const THIN_TOGETHER: usize = 2048;
 
+/// Jobs that a lane must show for a claim of so many: the board wants to know what stands behind them.
+fn with_heads(claims: usize) -> usize {
+    claims.saturating_add(HEADS)
+}
+
 impl<B: Backend> Overlay<B> {
     /// What is expected to be asked for, for the question that begins a turn: jobs, and the ready ones of lanes
     /// that were claimed from before. Where others claim from the only lane, what is known of it is probably taken; and
-    /// where there is news of others, jobs have probably come to it.
-    pub(super) fn first_questions(&mut self, news: bool) -> Questions {
+    /// where there is news of others, jobs have probably come to it. So many `more` will be claimed right after the turn.
+    pub(super) fn first_questions(&mut self, news: bool, more: usize) -> Questions {
         let ids = self.expected.iter().flat_map(|expected| expected.ids.iter().copied());
         let ids = ids.filter(|id| self.kept.seq_of(*id).is_none()).collect();
         let recent = std::mem::take(&mut self.recent_lanes);
         let contested = (self.shared || news) && recent.len() == 1;
-        let claims = self.expected_claims;
-        let limit = if recent.len() == 1 { claims.max(HEADS) } else { HEADS };
+        let claims = self.expected_claims + more;
+        let limit = if recent.len() == 1 { with_heads(claims) } else { HEADS };
         let mut ready = Vec::new();
         for lane in recent.iter().copied().filter(|_| claims > 0).take(LANES_TOGETHER) {
             if contested || !self.sees(lane, None, limit) {
@@ -231,34 +236,47 @@ impl<B: Backend> Overlay<B> {
         let claims = self.latest_claims;
         if let [lane] = self.recent_lanes[..]
             && !self.shared
+            && self.reading.is_none()
             && claims >= WORTH_IT
-            && !self.sees(lane, None, claims)
+            && !self.sees(lane, None, with_heads(claims))
         {
-            self.look_ahead(lane, None, claims)?;
+            self.look_ahead(lane, None, with_heads(claims))?;
         }
         Ok(())
     }
 
     /// Begins to read the next jobs of the lane that is being emptied, to go on while a commit is carried out, as long as
     /// nobody else comes in between. They are good whether they are read before the commit or after it, which must not have
-    /// to do with any of them.
+    /// to do with any of them. What is still being read is not begun again.
     pub(super) fn begin_reading(&mut self, writes: &WriteSet) {
-        self.reading = None;
+        let has_to_do = |lane: LaneId, edge: Rank| {
+            writes
+                .jobs
+                .values()
+                .map(JobWrite::job)
+                .any(|job| job.lane == lane && Rank::of(job) > edge)
+        };
+        if let Some(question) = &self.reading {
+            if question.behind.is_some_and(|edge| has_to_do(question.lane, edge)) {
+                self.reading = None;
+            }
+            return;
+        }
         let [lane] = self.recent_lanes[..] else { return };
         let claims =
             if self.expected_claims > 0 { self.expected_claims } else { self.latest_claims };
         let alone = !self.shared || writes.keeps_turn;
         // The next turn is decided before this one is written, and the one after that has these.
-        let most = claims.saturating_mul(2).min(ReadyLane::MOST / 2).max(claims);
+        let most = claims.saturating_mul(2).min(ReadyLane::MOST / 2).max(with_heads(claims));
         if !alone || claims < WORTH_IT || self.sees(lane, None, most) {
             return;
         }
-        let question = self.next_question(lane, None, most);
-        let Some(edge) = question.behind else { return };
-        let behind = |job: &Job| job.lane == lane && Rank::of(job) > edge;
-        if writes.jobs.values().any(|write| behind(write.job())) {
+        let window = self.ready.get(&lane).and_then(|known| known.windows.get(&None));
+        let Some(edge) = window.and_then(Window::edge) else { return };
+        if has_to_do(lane, edge) {
             return;
         }
+        let question = self.ready_question(lane, None, most, Some(edge));
         self.desk.backend().begin_reading(&question, self.revision);
         self.reading = Some(question);
     }
@@ -307,7 +325,15 @@ impl<B: Backend> Overlay<B> {
             Some(_) => ahead.saturating_sub(at_hand).max(1),
             None => ahead + gone,
         };
-        ReadyQuestion { lane, from: known.begin(), behind, max_priority: max, limit }
+        let known_rows = if behind.is_some() { at_hand } else { 0 };
+        ReadyQuestion {
+            lane,
+            from: known.begin(),
+            behind,
+            known: known_rows,
+            max_priority: max,
+            limit,
+        }
     }
 
     pub(super) fn fill_ready(&mut self, question: &ReadyQuestion, jobs: Vec<Job>) {

@@ -236,6 +236,8 @@ impl<B: Backend> Overlay<B> {
         if told.from != self.revision || told.to <= told.from {
             return false;
         }
+        // That is as of the revision which is known until here.
+        self.end_reading();
         self.revision = told.to;
         self.numbers = told.numbers.clone();
         self.shared = true;

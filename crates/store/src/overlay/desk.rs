@@ -10,11 +10,11 @@ use runcue_core::Job;
 use super::{Backend, Committed, WriteSet};
 use crate::{Result, StoreError};
 
-/// What came of a commit, and of what was read meanwhile.
+/// What the second thread tells: first what came of a commit, and if that is done, what was read with it.
 #[derive(Debug)]
-struct Landing {
-    committed: Result<Committed>,
-    read: Option<Vec<Job>>,
+enum Landing {
+    Committed(Result<Committed>),
+    Read(Option<Vec<Job>>),
 }
 
 /// A commit for the second thread, and what to do when it is done.
@@ -37,13 +37,14 @@ pub(super) struct Desk<B> {
     aside: Option<Aside>,
     under_way: bool,
     committed: Option<Result<Committed>>,
-    read: Option<Vec<Job>>,
+    /// The second thread says what it has read.
+    reads: bool,
 }
 
 impl<B: Backend> Desk<B> {
     pub fn new(backend: B) -> Self {
         let backend = Arc::new(Mutex::new(backend));
-        Self { backend, aside: None, under_way: false, committed: None, read: None }
+        Self { backend, aside: None, under_way: false, committed: None, reads: false }
     }
 
     /// The backend, as soon as no commit is under way.
@@ -54,9 +55,9 @@ impl<B: Backend> Desk<B> {
 
     /// Carries out a commit.
     pub fn commit(&mut self, writes: &WriteSet) -> Result<Committed> {
-        let landing = carry_out(&mut *self.backend(), writes);
-        self.read = landing.read;
-        landing.committed
+        let committed = self.backend().commit(writes);
+        self.reads = false;
+        committed
     }
 
     /// Lets the second thread carry out a commit. Answers whether there is one.
@@ -80,31 +81,38 @@ impl<B: Backend> Desk<B> {
         self.committed.take()
     }
 
-    /// What was read while the latest commit was carried out, once that is known.
+    /// What was read with a commit, once that is known.
     pub fn read(&mut self) -> Option<Vec<Job>> {
         self.wait();
-        self.read.take()
+        if !std::mem::take(&mut self.reads) {
+            return self.backend().end_reading();
+        }
+        match self.aside.as_ref()?.landings.recv() {
+            Ok(Landing::Read(read)) => read,
+            _ => None,
+        }
     }
 
     fn wait(&mut self) {
-        if std::mem::take(&mut self.under_way) {
-            let landing = self.aside.as_ref().and_then(|aside| aside.landings.recv().ok());
-            let lost = || Err(StoreError::Unavailable("a thread of the store ended".to_owned()));
-            (self.committed, self.read) = match landing {
-                Some(landing) => (Some(landing.committed), landing.read),
-                None => (Some(lost()), None),
-            };
+        if !std::mem::take(&mut self.under_way) {
+            return;
         }
+        let lost = || Err(StoreError::Unavailable("a thread of the store ended".to_owned()));
+        let committed = loop {
+            match self.aside.as_ref().and_then(|aside| aside.landings.recv().ok()) {
+                Some(Landing::Committed(committed)) => break committed,
+                // Nobody wanted to know.
+                Some(Landing::Read(_)) => {}
+                None => break lost(),
+            }
+        };
+        self.reads = is_done(&committed);
+        self.committed = Some(committed);
     }
 }
 
-fn carry_out<B: Backend>(backend: &mut B, writes: &WriteSet) -> Landing {
-    let committed = backend.commit(writes);
-    let read = match &committed {
-        Ok(Committed::Done { .. }) => backend.end_reading(),
-        _ => None,
-    };
-    Landing { committed, read }
+fn is_done(committed: &Result<Committed>) -> bool {
+    matches!(committed, Ok(Committed::Done { .. }))
 }
 
 fn start<B: Backend>(backend: &Arc<Mutex<B>>) -> std::io::Result<Aside> {
@@ -114,15 +122,18 @@ fn start<B: Backend>(backend: &Arc<Mutex<B>>) -> std::io::Result<Aside> {
     std::thread::Builder::new().name("runcue-commit".into()).spawn(move || {
         for Order { writes, done } in ordered {
             let mut backend = backend.lock().unwrap_or_else(PoisonError::into_inner);
-            let landing = catch_unwind(AssertUnwindSafe(|| carry_out(&mut *backend, &writes)));
-            drop(backend);
+            let committed = catch_unwind(AssertUnwindSafe(|| backend.commit(&writes)));
             let failed = || StoreError::Unavailable("a commit failed inside the store".to_owned());
-            let landing =
-                landing.unwrap_or_else(|_| Landing { committed: Err(failed()), read: None });
-            if land.send(landing).is_err() {
+            let committed = committed.unwrap_or_else(|_| Err(failed()));
+            let reads = is_done(&committed);
+            if land.send(Landing::Committed(committed)).is_err() {
                 return;
             }
             done();
+            if reads {
+                let read = catch_unwind(AssertUnwindSafe(|| backend.end_reading()));
+                let _ = land.send(Landing::Read(read.unwrap_or_default()));
+            }
         }
     })?;
     Ok(Aside { orders, landings })

@@ -266,8 +266,10 @@ pub struct ReadyQuestion {
     /// condition.
     pub from: Option<Rank>,
     /// Only jobs behind this place: those up to it are known. Never asked of a backend that cannot begin at a place
-    /// ([`Backend::begins_behind`]).
+    /// ([`Backend::begins_behind`]), but by [`Backend::begin_reading`].
     pub behind: Option<Rank>,
+    /// How many ready jobs of the lane are known to stand up to that place, when what was decided is written.
+    pub known: usize,
     /// Only jobs of no higher priority.
     pub max_priority: Option<i32>,
     /// At most so many.
@@ -381,11 +383,12 @@ pub trait Backend: Send + 'static {
         false
     }
 
-    /// Begins to read ready jobs, to go on while the next commit is under way. `known` is the latest revision, which that
-    /// commit follows. Nothing is read by a server that cannot do both at once.
+    /// Begins to read ready jobs behind a place, with the next commit or while it is under way. `known` is the latest
+    /// revision, which that commit follows. Nothing is read by a server that cannot do both at once.
     fn begin_reading(&mut self, _question: &ReadyQuestion, _known: u64) {}
 
-    /// What came of that, after the commit: the jobs as of the revision before it or of its own, or nothing.
+    /// What came of that, after the commit, and perhaps after another one of this daemon: the jobs as of the revision before
+    /// it or of its own, or nothing.
     fn end_reading(&mut self) -> Option<Vec<Job>> {
         None
     }

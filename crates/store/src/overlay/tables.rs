@@ -41,8 +41,12 @@ impl<B: Backend> Overlay<B> {
         Ok(seqs)
     }
 
+    /// When to look at a list again: no later than the first of it is due. Delayed jobs are known exactly. Of leases and
+    /// deadlines the bound is good enough: to find the first of many whenever one has ended takes long, and whoever looks
+    /// too early knows better afterwards.
     fn next_in(&mut self, list: Timed) -> Result<Option<Timestamp>> {
-        if self.numbers.earliest.get(list).is_some() && !self.timed[list as usize].exact {
+        let inexact = self.numbers.earliest.get(list).is_some() && !self.timed[list as usize].exact;
+        if list == Timed::Delayed && inexact {
             self.look_at_list(list, None, FIRST)?;
         }
         Ok(self.numbers.earliest.get(list))

@@ -6,10 +6,12 @@
 //! When the server is away it connects again and again, with growing pauses, for ever. Requests wait for that
 //! up to a bound. A request may run more than once before its turn is written, never after.
 
+mod gather;
+
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,28 +26,17 @@ use super::told::Voice;
 use super::{Backend, CommitId, Committed, WriteSet};
 use crate::machine::Machine;
 use crate::{Result, StoreError};
+use gather::{TOGETHER, is_large_claim};
 
-/// Requests in one turn at the most, so that no caller waits long for the first of many.
-const TOGETHER: usize = 256;
 /// Turns in a row in which nobody else has written, before turns are skipped.
 const ALONE: u32 = 3;
 /// The same after others have come in between again and again.
 const MOST_ALONE: u32 = 256;
 /// How long a turn is kept over several commits at the most.
 const KEPT: Duration = Duration::from_millis(50);
-/// How long a kept turn waits for the next request, and how much longer for each job that was written, because whoever was
-/// answered is busy with all of them.
-const LINGER: Duration = Duration::from_micros(400);
-const LINGER_PER_JOB: Duration = Duration::from_micros(3);
 /// Turns in a row that were each followed by the next request at once, before a turn is kept. A daemon with little to
 /// do has three: it claims a job, ends it, and finds nothing more to claim. One with many jobs has shown it at once.
 const FOLLOWED: u32 = 4;
-/// How long the first request of a busy daemon waits for company, and how much longer for each job that it is about, which
-/// is little beside what the commit takes.
-const COMPANY: Duration = Duration::from_micros(200);
-const COMPANY_PER_JOB: Duration = Duration::from_micros(1);
-/// A request about so many jobs waits for company though it is not one of several in a row.
-const MANY: usize = 64;
 /// Commits of so many jobs are carried out by the second thread, unless told otherwise ([`Settings::large`]).
 pub const LARGE: usize = 256;
 /// After so many times in vain in a row it waits, or uses the second thread, only once in so many turns.
@@ -209,9 +200,10 @@ impl<B: Backend> Worker<B> {
             }
             let at_once = self.ended_at.is_some_and(|at| at.elapsed() < self.linger());
             self.followed = if at_once { self.followed.saturating_add(1) } else { 0 };
+            self.await_landing();
             self.await_company();
-            let last = self.next_turn();
-            let mut turn: VecDeque<Request<B>> = self.waiting.drain(..last).collect();
+            let mut turn = VecDeque::new();
+            self.fill(&mut turn);
             self.take_turn(&mut turn);
             self.known.clear();
             self.ended_at = Some(Instant::now());
@@ -225,103 +217,6 @@ impl<B: Backend> Worker<B> {
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().for_each(|request| request.work.answer(Some(StoreError::Closed)));
         self.leave_turn();
-    }
-
-    /// How many of those who wait go into the next turn. Of two large claims one goes into the turn after it, which is
-    /// decided while this one is written; so is from then on whatever comes of either.
-    fn next_turn(&self) -> usize {
-        let all = self.waiting.len().min(TOGETHER);
-        let in_turn = self.alone < self.wanted_alone && self.flight.is_none();
-        if in_turn && self.turn_since.is_none() {
-            return all;
-        }
-        let claims = |request: &Request<B>| request.foresight.claim >= LARGE;
-        let second = self.waiting.iter().enumerate().filter(|(_, request)| claims(request)).nth(1);
-        second.map_or(all, |(at, _)| at.min(all))
-    }
-
-    /// Takes in what has come. While the server is away it waits for the next attempt, otherwise for the
-    /// next request. Answers whether there is to be a next turn.
-    fn gather(&mut self) -> bool {
-        if let Some(request) = self.already_there() {
-            self.waiting.push_back(request);
-        }
-        while self.waiting.is_empty() {
-            match self.next_message() {
-                Some(Message::Request(request)) => self.waiting.push_back(request),
-                Some(Message::Landed(follows)) => self.land_if(follows),
-                None if self.flight.is_some() => self.land_now(),
-                None => return false,
-            }
-        }
-        if let Some(at) = self.retry_at {
-            let late = self.waiting.iter().map(|request| request.until).min();
-            let at = late.map_or(at, |late| late.min(at));
-            match self.requests.recv_timeout(at.saturating_duration_since(Instant::now())) {
-                Ok(Message::Request(request)) => self.waiting.push_back(request),
-                Ok(Message::Landed(follows)) => self.land_if(follows),
-                Err(RecvTimeoutError::Timeout) => {}
-                // Nobody will come any more; those who wait are tried once more and then told.
-                Err(RecvTimeoutError::Disconnected) if self.trouble.borrow().is_some() => {
-                    return false;
-                }
-                Err(RecvTimeoutError::Disconnected) => {}
-            }
-        }
-        while let Some(request) = self.already_there() {
-            self.waiting.push_back(request);
-        }
-        true
-    }
-
-    /// A request that has come.
-    fn already_there(&mut self) -> Option<Request<B>> {
-        loop {
-            match self.requests.try_recv().ok()? {
-                Message::Request(request) => return Some(request),
-                Message::Landed(follows) => self.land_if(follows),
-            }
-        }
-    }
-
-    fn linger(&self) -> Duration {
-        let jobs = u32::try_from(self.written).unwrap_or(u32::MAX).min(2000);
-        LINGER + LINGER_PER_JOB * jobs
-    }
-
-    /// A turn that is kept waits a moment for the next request; then others may have it.
-    fn next_message(&mut self) -> Option<Message<B>> {
-        if self.turn_since.is_some() {
-            if let Ok(message) = self.requests.recv_timeout(self.linger()) {
-                return Some(message);
-            }
-            self.leave_turn();
-        }
-        self.requests.recv().ok()
-    }
-
-    /// A busy daemon asks for two things, to end jobs and to claim others, and is answered sooner if they share a
-    /// commit. Whoever asks for one thing after the other would wait in vain every time, and is soon let go on.
-    fn await_company(&mut self) {
-        if self.waiting.len() > 1 {
-            self.company = Vain::default();
-        }
-        let jobs = self.waiting.front().map_or(0, |request| request.foresight.len());
-        if (self.followed < FOLLOWED && jobs < MANY) || self.waiting.len() > 1 {
-            return;
-        }
-        let company = COMPANY + COMPANY_PER_JOB * u32::try_from(jobs).unwrap_or(u32::MAX).min(2000);
-        if !self.company.is_worth_it() {
-            return;
-        }
-        match self.requests.recv_timeout(company) {
-            Ok(Message::Request(request)) => {
-                self.company = Vain::default();
-                self.waiting.push_back(request);
-            }
-            Ok(Message::Landed(follows)) => self.land_if(follows),
-            Err(_) => {}
-        }
     }
 
     /// Takes over what others have told, so that their changes need not be asked for.
@@ -514,7 +409,11 @@ impl<B: Backend> Worker<B> {
         let known = self.machine.revision().unwrap_or(0);
         let heard = self.news.heard.load(Ordering::Acquire);
         let overlay = self.machine.tables();
-        let questions = overlay.first_questions(heard > overlay.revision);
+        // That is as of the revision which is known until here.
+        overlay.end_reading();
+        // What waits for the turn after this one is decided as soon as this one is.
+        let claims: usize = self.waiting.iter().map(|request| request.foresight.claim).sum();
+        let questions = overlay.first_questions(heard > overlay.revision, claims);
         let callers = self.settings.callers_clock.then_some(now);
         let opening = overlay.backend().begin(known, callers, &questions)?;
         self.clock.note(opening.now);
@@ -536,17 +435,22 @@ impl<B: Backend> Worker<B> {
 
     /// Takes in what has come while others had their turns.
     fn top_up(&mut self, turn: &mut VecDeque<Request<B>>) {
-        while turn.len() < TOGETHER && self.waiting.is_empty() {
-            let Some(request) = self.already_there() else { return };
+        while self.waiting.len() < TOGETHER {
+            let Some(request) = self.already_there() else { break };
+            self.waiting.push_back(request);
+        }
+        let before = turn.len();
+        self.fill(turn);
+        for request in turn.iter().skip(before) {
             self.machine.tables().expect(&request.foresight);
-            turn.push_back(request);
         }
     }
 
     /// Whether the turn may be kept after a commit: there is more to do, and others have not waited long.
     fn may_keep(&self) -> bool {
         let followed = if self.written >= LARGE { 1 } else { FOLLOWED };
-        self.followed >= followed && self.turn_since.is_some_and(|since| since.elapsed() < KEPT)
+        let more = self.followed >= followed || self.waiting.iter().any(is_large_claim);
+        more && self.turn_since.is_some_and(|since| since.elapsed() < KEPT)
     }
 
     /// Runs every request once. Answers what is to be done if they cannot all go into this turn.
@@ -626,6 +530,7 @@ impl<B: Backend> Worker<B> {
         let overlay = self.machine.tables();
         let writes = Arc::new(overlay.take_writes(id, in_turn, keep));
         self.written = writes.jobs.len();
+        let was_reading = overlay.reading.is_some();
         overlay.begin_reading(&writes);
         // Whoever ends a turn with it is the last for now, and the next decision would be on what others are about to change.
         if writes.jobs.len() >= large && (keep || !in_turn) {
@@ -643,7 +548,9 @@ impl<B: Backend> Worker<B> {
         if let Attempt::Done = attempt {
             let overlay = self.machine.tables();
             overlay.written(&writes);
-            overlay.end_reading();
+            if was_reading {
+                overlay.end_reading();
+            }
             self.tell_news(&writes);
         }
         attempt

@@ -1,0 +1,161 @@
+//! What goes into the next turn of a writer: requests that have come, and those that are worth waiting for.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use super::super::Backend;
+use super::super::requests::{Message, Request};
+use super::{FOLLOWED, LARGE, Vain, Worker};
+
+/// Requests in one turn at the most, so that no caller waits long for the first of many.
+pub(super) const TOGETHER: usize = 256;
+/// How long a kept turn waits for the next request, and how much longer for each job that was written, because whoever was
+/// answered is busy with all of them.
+const LINGER: Duration = Duration::from_micros(400);
+const LINGER_PER_JOB: Duration = Duration::from_micros(3);
+/// How long the first request of a busy daemon waits for company, and how much longer for each job that it is about, which
+/// is little beside what the commit takes.
+const COMPANY: Duration = Duration::from_micros(200);
+const COMPANY_PER_JOB: Duration = Duration::from_micros(1);
+/// A request about so many jobs waits for company though it is not one of several in a row.
+const MANY: usize = 64;
+
+impl<B: Backend> Worker<B> {
+    /// Takes those who wait into a turn, but for what had better go into the turn after it, which is decided while this one
+    /// is written; so is from then on whatever comes of either.
+    pub(super) fn fill(&mut self, turn: &mut VecDeque<Request<B>>) {
+        while let Some(next) = self.waiting.front() {
+            if turn.len() >= TOGETHER || !goes_along(turn, next) {
+                return;
+            }
+            turn.extend(self.waiting.pop_front());
+        }
+    }
+
+    /// Takes in what has come. While the server is away it waits for the next attempt, otherwise for the
+    /// next request. Answers whether there is to be a next turn.
+    pub(super) fn gather(&mut self) -> bool {
+        if let Some(request) = self.already_there() {
+            self.waiting.push_back(request);
+        }
+        while self.waiting.is_empty() {
+            match self.next_message() {
+                Some(Message::Request(request)) => self.waiting.push_back(request),
+                Some(Message::Landed(follows)) => self.land_if(follows),
+                None if self.flight.is_some() => self.land_now(),
+                None => return false,
+            }
+        }
+        if let Some(at) = self.retry_at {
+            let late = self.waiting.iter().map(|request| request.until).min();
+            let at = late.map_or(at, |late| late.min(at));
+            match self.requests.recv_timeout(at.saturating_duration_since(Instant::now())) {
+                Ok(Message::Request(request)) => self.waiting.push_back(request),
+                Ok(Message::Landed(follows)) => self.land_if(follows),
+                Err(RecvTimeoutError::Timeout) => {}
+                // Nobody will come any more; those who wait are tried once more and then told.
+                Err(RecvTimeoutError::Disconnected) if self.trouble.borrow().is_some() => {
+                    return false;
+                }
+                Err(RecvTimeoutError::Disconnected) => {}
+            }
+        }
+        while let Some(request) = self.already_there() {
+            self.waiting.push_back(request);
+        }
+        true
+    }
+
+    /// A request that has come.
+    pub(super) fn already_there(&mut self) -> Option<Request<B>> {
+        loop {
+            match self.requests.try_recv().ok()? {
+                Message::Request(request) => return Some(request),
+                Message::Landed(follows) => self.land_if(follows),
+            }
+        }
+    }
+
+    pub(super) fn linger(&self) -> Duration {
+        let jobs = u32::try_from(self.written).unwrap_or(u32::MAX).min(2000);
+        LINGER + LINGER_PER_JOB * jobs
+    }
+
+    /// A turn that is kept waits a moment for the next request; then others may have it.
+    fn next_message(&mut self) -> Option<Message<B>> {
+        if self.turn_since.is_some() {
+            if let Ok(message) = self.requests.recv_timeout(self.linger()) {
+                return Some(message);
+            }
+            self.leave_turn();
+        }
+        self.requests.recv().ok()
+    }
+
+    /// How many jobs those who wait are about.
+    fn jobs_waiting(&self) -> usize {
+        self.waiting.iter().map(|request| request.foresight.len()).sum()
+    }
+
+    /// Requests about few jobs wait for the commit that is under way: they cannot be written before, and more may come to
+    /// share their own.
+    pub(super) fn await_landing(&mut self) {
+        while self.flight.is_some() && self.jobs_waiting() < self.settings.large {
+            match self.requests.recv() {
+                Ok(Message::Request(request)) => self.waiting.push_back(request),
+                Ok(Message::Landed(follows)) => self.land_if(follows),
+                Err(_) => self.land_now(),
+            }
+        }
+    }
+
+    /// A busy daemon asks for two things, to end jobs and to claim others, and is answered sooner if they share a
+    /// commit. Whoever asks for one thing after the other would wait in vain every time, and is soon let go on. After a
+    /// large commit the first few ends are those of many.
+    pub(super) fn await_company(&mut self) {
+        let jobs = self.jobs_waiting();
+        let first_of_many = self.written >= LARGE && jobs < MANY && self.followed > 0;
+        if self.waiting.len() > 1 {
+            self.company = Vain::default();
+            if !first_of_many {
+                return;
+            }
+        }
+        if self.followed < FOLLOWED && jobs < MANY && !first_of_many {
+            return;
+        }
+        if !self.company.is_worth_it() {
+            return;
+        }
+        let about = if first_of_many { self.written } else { jobs };
+        let about = u32::try_from(about).unwrap_or(u32::MAX).min(2000);
+        let until = Instant::now() + COMPANY + COMPANY_PER_JOB * about;
+        loop {
+            match self.requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Message::Request(request)) => {
+                    self.company = Vain::default();
+                    self.waiting.push_back(request);
+                    if !first_of_many || self.jobs_waiting() >= MANY {
+                        return;
+                    }
+                }
+                Ok(Message::Landed(follows)) => self.land_if(follows),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Of the two things that a busy daemon asks for, to end jobs and to claim others, this is the one that is worth a turn.
+pub(super) fn is_large_claim<B>(request: &Request<B>) -> bool {
+    request.foresight.claim >= LARGE
+}
+
+/// Whether a request goes into the same turn as those before it: after a large claim only what was to go before it.
+fn goes_along<B>(turn: &VecDeque<Request<B>>, next: &Request<B>) -> bool {
+    match turn.iter().position(is_large_claim) {
+        Some(at) => at == 0 && !is_large_claim(next),
+        None => true,
+    }
+}
