@@ -119,6 +119,10 @@ impl Dispatcher {
         for running in claimed {
             tokio::spawn(run_one(Arc::clone(&self.shared), running));
         }
+        if started > 0 {
+            // They go first: what to claim next can wait.
+            tokio::task::yield_now().await;
+        }
         Ok(started)
     }
 }
