@@ -15,7 +15,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Statement};
 
 use super::SETTINGS;
-use super::questions::{AFTER_JOB, READY, ReadyColumns};
+use super::questions::{AFTER_JOB, READY_OF_ONE, ReadyColumns};
 use crate::connection::Options;
 use crate::rows::{self, unsigned};
 
@@ -112,10 +112,10 @@ impl Beside {
 async fn connect(options: Options) -> Option<Ready> {
     let (client, connection) = options.connect_with(&SETTINGS).await.ok()??;
     tokio::spawn(connection);
-    let with_revision =
-        READY.replacen("wanted.n", "wanted.n, (SELECT max(revision) FROM runcue.turn)", 1);
+    let revision = "1::bigint, (SELECT max(revision) FROM runcue.turn)";
+    let with_revision = READY_OF_ONE.replacen("1::bigint", revision, 1);
     let sql = options.sql(&with_revision);
-    let statement = client.prepare_typed(&sql, &[const { Type::INT8_ARRAY }; 4]).await.ok()?;
+    let statement = client.prepare_typed(&sql, &[const { Type::INT8 }; 4]).await.ok()?;
     Some(Ready { client, statement })
 }
 

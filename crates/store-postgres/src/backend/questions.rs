@@ -24,12 +24,17 @@ const PREREQUISITES: &str = "SELECT {job}, tie.dependent FROM unnest($1::bigint[
     JOIN runcue.tie ON tie.dependent = wanted.seq JOIN runcue.job ON job.seq = tie.prerequisite {states}";
 
 /// The search begins at a place: before it there may be many rows that are dead but cannot be removed yet.
-pub(super) const READY: &str = "SELECT {live}, wanted.n FROM \
+const READY: &str = "SELECT {live}, wanted.n FROM \
     unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY \
         AS wanted (lane, rank, seq, most, n) \
     CROSS JOIN LATERAL (SELECT * FROM runcue.live WHERE live.stage = 0 AND live.lane = wanted.lane \
         AND (live.rank, live.seq) >= (wanted.rank, wanted.seq) ORDER BY live.rank, live.seq LIMIT wanted.most) AS live \
     JOIN runcue.job ON job.seq = live.seq ORDER BY wanted.n, live.rank, live.seq";
+
+/// The same for one lane, as most questions are: nothing is sorted, nor remembered for other lanes.
+pub(super) const READY_OF_ONE: &str = "SELECT {live}, 1::bigint FROM (SELECT * FROM runcue.live WHERE live.stage = 0 \
+        AND live.lane = $1 AND (live.rank, live.seq) >= ($2, $3) ORDER BY live.rank, live.seq LIMIT $4) AS live \
+    JOIN runcue.job ON job.seq = live.seq ORDER BY live.rank, live.seq";
 
 const LANES: &str = "SELECT lane.key, lane.lane FROM unnest($1::text[]) AS wanted (key) JOIN runcue.lane ON lane.key = wanted.key";
 
@@ -73,9 +78,12 @@ impl ReadyColumns {
         self.limits.push(i64::try_from(question.limit).unwrap_or(i64::MAX));
     }
 
+    /// For [`READY_OF_ONE`] if there is one question, else for [`READY`].
     pub(super) fn values(&self) -> [Value<'_>; 4] {
-        [&self.lanes, &self.ranks, &self.seqs, &self.limits]
-            .map(|column| (column as &(dyn ToSql + Sync), Type::INT8_ARRAY))
+        [&self.lanes, &self.ranks, &self.seqs, &self.limits].map(|column| match &column[..] {
+            [one] => (one as &(dyn ToSql + Sync), Type::INT8),
+            _ => (column as &(dyn ToSql + Sync), Type::INT8_ARRAY),
+        })
     }
 }
 
@@ -114,7 +122,7 @@ impl PostgresBackend {
         questions.ready.iter().for_each(|question| ready.add(question));
         let mut with = |sql: &'static str, any: bool, of: Type| {
             any.then(|| {
-                let count = if sql == READY { 4 } else { 1 };
+                let count = if [READY, READY_OF_ONE].contains(&sql) { 4 } else { 1 };
                 self.text(sql, &vec![of; count])
             })
             .transpose()
@@ -133,8 +141,11 @@ impl PostgresBackend {
                 numbers.clone(),
             )?
             .map(|sql| (sql, seqs(&questions.prerequisites))),
-            ready: with(READY, !questions.ready.is_empty(), numbers.clone())?
-                .map(|sql| (sql, ready)),
+            ready: match questions.ready.len() {
+                1 => with(READY_OF_ONE, true, Type::INT8)?,
+                many => with(READY, many > 0, numbers.clone())?,
+            }
+            .map(|sql| (sql, ready)),
             lanes: with(LANES, !questions.lanes.is_empty(), texts)?
                 .map(|sql| (sql, questions.lanes.clone())),
             lane_keys: with(LANE_KEYS, !lane_keys.is_empty(), numbers)?.map(|sql| (sql, lane_keys)),

@@ -16,7 +16,7 @@ const MOST: usize = 300;
 fn beside(database: &Database, what: &str) -> String {
     let sql = format!(
         "SELECT {what} FROM pg_stat_activity WHERE datname = current_database() \
-         AND pid <> pg_backend_pid() AND query LIKE '%wanted.n, (SELECT max(revision)%'"
+         AND pid <> pg_backend_pid() AND query LIKE '%1::bigint, (SELECT max(revision)%'"
     );
     database.sql(&sql).unwrap()
 }

@@ -5,15 +5,17 @@ use runcue_store::{ClaimRequest, ListRequest, Store};
 use runcue_store_postgres::{SCHEMA, migrate, open_url};
 use runcue_test_servers::Database;
 
-const FIXTURES: [&str; 3] = [
+const FIXTURES: [&str; 4] = [
     include_str!("../fixtures/schema-1.sql"),
     include_str!("../fixtures/schema-2.sql"),
     include_str!("../fixtures/schema-3.sql"),
+    include_str!("../fixtures/schema-4.sql"),
 ];
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/0001_queue.sql"),
     include_str!("../../migrations/0002_sessions.sql"),
     include_str!("../../migrations/0003_lease_runs.sql"),
+    include_str!("../../migrations/0004_told.sql"),
 ];
 
 /// The tables of a schema, filled by the runcue that made them.
@@ -43,6 +45,11 @@ async fn a_queue_of_schema_2_goes_on() {
 #[tokio::test]
 async fn a_queue_of_schema_3_goes_on() {
     goes_on(3).await;
+}
+
+#[tokio::test]
+async fn a_queue_of_schema_4_goes_on() {
+    goes_on(4).await;
 }
 
 async fn goes_on(schema: u32) {
