@@ -7,7 +7,7 @@ use runcue_store::overlay::{Answers, Questions, ReadyQuestion};
 
 use crate::connection::{Batch, Link};
 use crate::failure::Unreadable;
-use crate::keys::{self, place};
+use crate::keys::{self, place, place_bytes};
 use crate::pack::Item;
 use crate::script::Script;
 use crate::value::{items, text};
@@ -22,31 +22,44 @@ const MANY: usize = 200;
 /// Questions that are in a batch, and how they are asked there.
 #[derive(Debug)]
 pub struct Asked {
+    /// So many lists of ready jobs are asked for by plain commands, first of all.
+    lists: usize,
+    /// Jobs by place that are asked for by plain commands, then.
+    places: Vec<[u8; 12]>,
     /// What each call of the script is asked.
     parts: Vec<Questions>,
-    /// So many lists of ready jobs are asked for by plain commands, before the calls.
-    lists: usize,
+}
+
+impl Asked {
+    /// How many replies there are to what asks for the jobs by place.
+    fn replies_to_places(&self) -> usize {
+        self.places.len().div_ceil(MOST) * row_replies(true)
+    }
 }
 
 /// Adds the questions to a batch, in as many calls as it takes. With the word of a turn the script answers only if the
 /// turn is that one.
 ///
-/// Many ready jobs are read by plain commands, first their places and then their rows: a script that hands thousands
-/// of texts on takes longer than the round trip that this costs.
+/// Many jobs are read by plain commands, ready ones first by their places and then by their rows: a script that hands
+/// thousands of texts on takes longer than the round trip that this costs.
 pub fn queue(link: &Link, batch: &mut Batch, word: &str, questions: &Questions) -> Asked {
-    let ready: usize = questions.ready.iter().map(|question| question.limit).sum();
-    let asked = if ready < MANY {
-        Asked { parts: split(questions), lists: 0 }
-    } else {
+    let mut others = questions.clone();
+    let (mut lists, mut places) = (0, Vec::new());
+    if questions.ready.iter().map(|question| question.limit).sum::<usize>() >= MANY {
         link.queue(batch, "EXISTS", "tied", &[]);
-        for question in &questions.ready {
-            let (lowest, limit) = (lowest(question), question.limit.to_string());
+        for question in std::mem::take(&mut others.ready) {
+            let (lowest, limit) = (lowest(&question), question.limit.to_string());
             let words: [&[u8]; 5] = [lowest.as_bytes(), b"+inf", b"LIMIT", b"0", limit.as_bytes()];
             link.queue(batch, "ZRANGEBYSCORE", &keys::ready(question.lane), &words);
+            lists += 1;
         }
-        let others = Questions { ready: Vec::new(), ..questions.clone() };
-        Asked { parts: split(&others), lists: questions.ready.len() }
-    };
+    }
+    if questions.seqs.len() >= MANY {
+        places = std::mem::take(&mut others.seqs).into_iter().map(place_bytes).collect();
+        let all: Vec<&[u8]> = places.iter().map(|place| &place[..]).collect();
+        queue_rows(link, batch, &all, true);
+    }
+    let asked = Asked { lists, places, parts: split(&others) };
     for part in &asked.parts {
         link.queue_script(batch, Script::Ask, &[word.as_bytes(), &packed(part)]);
     }
@@ -63,13 +76,17 @@ pub fn ask(link: &mut Link, questions: &Questions) -> runcue_store::Result<Answe
 
 /// The answers to questions, from the replies to what was added to the batch.
 pub fn read(link: &mut Link, asked: &Asked, replies: &[Value]) -> runcue_store::Result<Answers> {
-    if asked.lists == 0 {
-        return read_parts(&asked.parts, replies).map_err(|why| link.unreadable(why));
-    }
-    let Some((any_tied, replies)) = replies.split_first() else { return Ok(Answers::default()) };
-    let (lists, others) = replies.split_at(asked.lists.min(replies.len()));
+    let lists = if asked.lists > 0 { asked.lists + 1 } else { 0 };
+    let (lists, replies) = replies.split_at(lists.min(replies.len()));
+    let (rows, others) = replies.split_at(asked.replies_to_places().min(replies.len()));
     let mut answers = read_parts(&asked.parts, others).map_err(|why| link.unreadable(why))?;
-    answers.ready = rows_of_lists(link, lists, *any_tied == Value::Int(1))?;
+    let places = asked.places.iter().map(|place| &place[..]);
+    for job in read_rows(places, rows, true) {
+        answers.jobs.extend(job.map_err(|why| link.unreadable(why))?);
+    }
+    if let Some((any_tied, lists)) = lists.split_first() {
+        answers.ready = rows_of_lists(link, lists, *any_tied == Value::Int(1))?;
+    }
     Ok(answers)
 }
 
@@ -110,13 +127,18 @@ pub fn queue_rows(link: &Link, batch: &mut Batch, places: &[&[u8]], any_tied: bo
     }
 }
 
+/// How many replies there are to the commands for each [`MOST`] rows.
+const fn row_replies(any_tied: bool) -> usize {
+    if any_tied { 3 } else { 2 }
+}
+
 /// The jobs of places, from the replies to that: nothing for one that has no rows.
 pub fn read_rows<'a>(
     places: impl Iterator<Item = &'a [u8]>,
     replies: &'a [Value],
     any_tied: bool,
 ) -> impl Iterator<Item = Result<Option<Job>, Unreadable>> {
-    let rows = replies.chunks(if any_tied { 3 } else { 2 }).flat_map(|rows| {
+    let rows = replies.chunks(row_replies(any_tied)).flat_map(|rows| {
         let tied = rows.get(2).map(items).unwrap_or_default();
         let rows = items(&rows[0]).iter().zip(rows.get(1).map(items).unwrap_or_default());
         rows.enumerate()

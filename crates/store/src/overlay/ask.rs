@@ -191,6 +191,25 @@ impl<B: Backend> Overlay<B> {
         self.fetch(&seqs)
     }
 
+    /// Makes sure that these ready jobs of a lane are at hand. If one of them is not, the first of other lanes of which only
+    /// the place is known come with it: where lanes take turns, theirs are wanted next.
+    pub(super) fn fetch_ready(&mut self, lane: LaneId, seqs: &[Seq]) -> Result<()> {
+        if seqs.iter().all(|seq| self.known_job(*seq).is_some()) {
+            return Ok(());
+        }
+        let mut all = seqs.to_vec();
+        for (_, other) in self.ready.iter().filter(|(other, _)| **other != lane) {
+            if all.len() >= THIN_TOGETHER {
+                break;
+            }
+            // Some of its first jobs are at hand and about to be taken.
+            let rows = other.windows.get(&None).into_iter().flat_map(Window::rows).take(2 * HEADS);
+            let thin = rows.map(|rank| rank.seq).filter(|seq| self.kept.is_thin(*seq));
+            all.extend(thin.take(HEADS));
+        }
+        self.fetch(&all)
+    }
+
     /// Makes sure that the first ready jobs of a lane are known, so many or all. Other lanes that are
     /// expected to be looked at are asked for on the way.
     pub(super) fn look_ahead(

@@ -1,9 +1,10 @@
 //! The [`Overlay`]: what is known of the backend's rows, what a turn changes of them, and how the rest is
 //! asked for. `tables.rs` answers the machine from it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, MutexGuard};
 
+use runcue_core::map::Map;
 use runcue_core::{
     Job, JobId, LaneId, LaneKey, QueueName, ScheduleName, Seq, State, StateWord, Timestamp, Wait,
 };
@@ -73,28 +74,28 @@ pub struct Overlay<B> {
     /// What this turn has changed so far.
     pub(super) writes: WriteSet,
     /// Jobs that were ready before the turn and that it has changed, by lane.
-    pub(super) gone: HashMap<LaneId, usize>,
+    pub(super) gone: Map<LaneId, usize>,
     /// What the turn began with, until the machine asks for it.
     opened: Option<Changed>,
 
     /// Jobs that the turn has read and not changed. Nothing for one that does not exist.
-    pub(super) clean: HashMap<Seq, Option<Job>>,
+    pub(super) clean: Map<Seq, Option<Job>>,
     /// Those that outlast the turn.
     pub(super) kept: Kept,
-    pub(super) ids: HashMap<JobId, Option<Seq>>,
-    pub(super) keys: HashMap<String, Option<Seq>>,
-    pub(super) dependents: HashMap<Seq, BTreeSet<Seq>>,
-    pub(super) prerequisites: HashMap<Seq, BTreeSet<Seq>>,
+    pub(super) ids: Map<JobId, Option<Seq>>,
+    pub(super) keys: Map<String, Option<Seq>>,
+    pub(super) dependents: Map<Seq, BTreeSet<Seq>>,
+    pub(super) prerequisites: Map<Seq, BTreeSet<Seq>>,
 
-    pub(super) lanes: HashMap<String, LaneId>,
+    pub(super) lanes: Map<String, LaneId>,
     /// Lanes that were asked for in this turn and are not there.
     pub(super) no_lanes: HashSet<String>,
-    pub(super) lane_keys: HashMap<LaneId, LaneKey>,
-    pub(super) held: HashMap<LaneId, u32>,
-    pub(super) ready: HashMap<LaneId, ReadyLane>,
+    pub(super) lane_keys: Map<LaneId, LaneKey>,
+    pub(super) held: Map<LaneId, u32>,
+    pub(super) ready: Map<LaneId, ReadyLane>,
     pub(super) timed: [TimedWindow; 3],
     /// Caps and pauses, to tell a definition from a count.
-    pub(super) queues: HashMap<QueueName, (Option<u64>, bool)>,
+    pub(super) queues: Map<QueueName, (Option<u64>, bool)>,
     /// All of them: there are few, and every claim asks when the next one fires.
     pub(super) schedules: BTreeMap<ScheduleName, ScheduleInfo>,
 
@@ -124,21 +125,21 @@ impl<B: Backend> Overlay<B> {
             revision: 0,
             numbers: Numbers::default(),
             writes: WriteSet::default(),
-            gone: HashMap::new(),
+            gone: Map::default(),
             opened: None,
-            clean: HashMap::new(),
+            clean: Map::default(),
             kept: Kept::default(),
-            ids: HashMap::new(),
-            keys: HashMap::new(),
-            dependents: HashMap::new(),
-            prerequisites: HashMap::new(),
-            lanes: HashMap::new(),
+            ids: Map::default(),
+            keys: Map::default(),
+            dependents: Map::default(),
+            prerequisites: Map::default(),
+            lanes: Map::default(),
             no_lanes: HashSet::new(),
-            lane_keys: HashMap::new(),
-            held: HashMap::new(),
-            ready: HashMap::new(),
+            lane_keys: Map::default(),
+            held: Map::default(),
+            ready: Map::default(),
             timed: closed_lists(),
-            queues: HashMap::new(),
+            queues: Map::default(),
             schedules: BTreeMap::new(),
             expected: Vec::new(),
             expected_lanes: Vec::new(),

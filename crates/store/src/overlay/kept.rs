@@ -2,8 +2,7 @@
 //! this daemon holds. Whoever changes a job names it in the commit ([`super::Changed::jobs`]), and only then is
 //! it read again.
 
-use std::collections::HashMap;
-
+use runcue_core::map::Map;
 use runcue_core::{Job, JobId, LaneId, Seq};
 
 use super::Rank;
@@ -22,9 +21,9 @@ pub type Places = (Seq, Seq);
 /// Jobs as the latest known revision has them.
 #[derive(Debug, Default)]
 pub struct Kept {
-    rows: HashMap<Seq, Row>,
+    rows: Map<Seq, Row>,
     /// Those that are held, which are asked for by id.
-    held: HashMap<JobId, Seq>,
+    held: Map<JobId, Seq>,
     bytes: usize,
 }
 
@@ -34,7 +33,7 @@ pub struct Kept {
 struct Row {
     lane: LaneId,
     rank: Rank,
-    job: Option<Job>,
+    job: Option<Box<Job>>,
 }
 
 /// What is left of a row when there are too many.
@@ -54,7 +53,7 @@ fn weight(job: Option<&Job>) -> usize {
 impl Kept {
     /// A job.
     pub fn get(&self, seq: Seq) -> Option<&Job> {
-        self.rows.get(&seq)?.job.as_ref()
+        self.rows.get(&seq)?.job.as_deref()
     }
 
     /// The place of a job that is held.
@@ -64,7 +63,7 @@ impl Kept {
 
     /// All jobs.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
-        self.rows.values().filter_map(|row| row.job.as_ref())
+        self.rows.values().filter_map(|row| row.job.as_deref())
     }
 
     /// Keeps a job. One that is held is also found by its id.
@@ -74,14 +73,14 @@ impl Kept {
             self.held.insert(job.id(), job.seq);
         }
         self.bytes += weight(Some(&job));
-        let row = Row { lane: job.lane, rank: Rank::of(&job), job: Some(job) };
+        let row = Row { lane: job.lane, rank: Rank::of(&job), job: Some(Box::new(job)) };
         self.rows.insert(row.rank.seq, row);
     }
 
     /// Lets go of a job, and says where it stood.
     pub fn forget(&mut self, seq: Seq) -> Option<(LaneId, Rank)> {
         let row = self.rows.remove(&seq)?;
-        self.bytes -= weight(row.job.as_ref());
+        self.bytes -= weight(row.job.as_deref());
         if let Some(job) = &row.job {
             self.held.remove(&job.id());
         }

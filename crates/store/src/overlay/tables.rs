@@ -81,7 +81,7 @@ impl<B: Backend> Overlay<B> {
             .take(limit)
             .map(|rank| rank.seq)
             .collect();
-        self.fetch(&seqs)?;
+        self.fetch_ready(lane, &seqs)?;
         Ok(seqs)
     }
 }

@@ -9,10 +9,11 @@
 //! Channels are open to others than those who may use the queue, so a message is signed with a secret that is kept with
 //! the queue ([`Voice`]).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use runcue_core::map::Map;
 use runcue_core::{Job, Key, LaneId, LaneKey, Life, Seq, ServiceName, State, Timestamp, Wait};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -115,7 +116,7 @@ fn put<T>(rows: &mut Vec<T>, row: T, is_same: impl Fn(&T) -> bool) {
 
 impl Told {
     /// Adds the next commit. Nothing comes of one that says more than can be told.
-    fn add(mut self, writes: &WriteSet, keys: &HashMap<LaneId, LaneKey>) -> Option<Self> {
+    fn add(mut self, writes: &WriteSet, keys: &Map<LaneId, LaneKey>) -> Option<Self> {
         let tellable = writes.services.is_empty()
             && writes.schedules.is_empty()
             && writes.dropped_lanes.is_empty()
@@ -188,7 +189,7 @@ impl Telling {
     }
 
     /// Takes in a commit.
-    pub fn add(&mut self, writes: &WriteSet, keys: &HashMap<LaneId, LaneKey>) {
+    pub fn add(&mut self, writes: &WriteSet, keys: &Map<LaneId, LaneKey>) {
         self.0 = self.0.take().and_then(|told| told.add(writes, keys));
     }
 

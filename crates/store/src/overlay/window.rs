@@ -1,8 +1,9 @@
 //! What the overlay knows of an ordered list: everything up to an edge. Behind the edge only the backend
 //! knows. What a turn changes is changed here at once; a turn that is not written forgets its windows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use runcue_core::map::Map;
 use runcue_core::{Seq, Timestamp};
 
 use super::Rank;
@@ -126,7 +127,7 @@ impl<P: Ord + Copy> Window<P> {
 #[derive(Clone, Debug)]
 pub struct TimedWindow {
     window: Window<(Timestamp, Seq)>,
-    at: HashMap<Seq, Timestamp>,
+    at: Map<Seq, Timestamp>,
     /// Whether the bound that is kept with the revision is the exact beginning of the list.
     pub exact: bool,
 }
@@ -137,7 +138,7 @@ impl TimedWindow {
 
     /// A window of which nothing is known.
     pub fn closed(exact: bool) -> Self {
-        Self { window: Window::closed(Self::MOST), at: HashMap::new(), exact }
+        Self { window: Window::closed(Self::MOST), at: Map::default(), exact }
     }
 
     /// Replaces what is known.
@@ -191,7 +192,7 @@ pub struct ReadyLane {
     /// Behind the last job that went: where the next one will probably come to stand.
     past: Option<Rank>,
     /// Windows by the highest priority they show.
-    pub windows: HashMap<Option<i32>, Window<Rank>>,
+    pub windows: Map<Option<i32>, Window<Rank>>,
     /// How many jobs to ask for next time: a lane that is being emptied is read further ahead.
     pub ahead: usize,
 }
@@ -202,7 +203,7 @@ impl ReadyLane {
 
     /// A lane that is new and has no jobs.
     pub fn new_lane() -> Self {
-        let windows = HashMap::from([(None, Window::empty(Self::MOST))]);
+        let windows = Map::from_iter([(None, Window::empty(Self::MOST))]);
         Self { from: Some(Rank::END), past: None, windows, ahead: 0 }
     }
 
