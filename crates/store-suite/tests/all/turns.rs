@@ -2,6 +2,7 @@
 //! before and after the commit they belong to.
 
 mod aside;
+mod reading;
 mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -394,8 +395,7 @@ impl Backend for Maps {
     }
 
     fn end_reading(&mut self) -> Option<Vec<Job>> {
-        let (question, early) = self.reading.take()?;
-        let jobs = early.unwrap_or_else(|| self.read(&question));
+        let jobs = self.reading.take()?.1?;
         self.server.read.fetch_add(jobs.len() as u64, Ordering::Relaxed);
         Some(jobs)
     }
@@ -544,6 +544,9 @@ impl Backend for Maps {
             Committed::Done { now: Timestamp::ZERO, kept: writes.keeps_turn }
         };
         drop(rows);
+        if let Some((question, None)) = &self.reading {
+            self.reading = Some((question.clone(), Some(self.read(question))));
+        }
         if !matches!(committed, Committed::Done { kept: true, .. }) {
             self.abandon();
         }
