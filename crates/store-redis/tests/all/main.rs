@@ -9,6 +9,7 @@ mod fixture;
 mod kept_turns;
 mod lost_replies;
 mod news;
+mod reading;
 mod refusals;
 mod refused_commits;
 mod round_trips;
