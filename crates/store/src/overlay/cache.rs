@@ -10,7 +10,7 @@ use runcue_core::{
 };
 
 use super::desk::Desk;
-use super::kept::{Kept, LEFT_OF_A_LANE, Left};
+use super::kept::{Kept, Left, left_of_each};
 use super::told::{Telling, Told, Voice};
 use super::window::{ReadyLane, TimedWindow};
 use super::{
@@ -348,8 +348,9 @@ impl<B: Backend> Overlay<B> {
     /// Of jobs that are ready only the first few of each lane stay at hand, of the others where they stand.
     fn thin_out(&mut self) {
         let Self { kept, ready, .. } = self;
+        let left = left_of_each(ready.len());
         let first = |lane: &ReadyLane| -> Vec<Rank> {
-            lane.windows.values().flat_map(|window| window.rows().take(LEFT_OF_A_LANE)).collect()
+            lane.windows.values().flat_map(|window| window.rows().take(left)).collect()
         };
         let first: HashSet<Seq> = ready.values().flat_map(first).map(|rank| rank.seq).collect();
         kept.thin_out(|lane, rank| match ready.get(&lane) {

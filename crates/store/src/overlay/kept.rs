@@ -12,8 +12,14 @@ const BYTES: usize = 32 * 1024 * 1024;
 /// What a job takes besides its params.
 const EACH: usize = 1024;
 
-/// Jobs that are kept of each lane when there are too many.
+/// Jobs that are kept of each lane when there are too many, at the least.
 pub const LEFT_OF_A_LANE: usize = 16;
+
+/// Jobs that are kept of each of so many lanes when there are too many: of few lanes more, as long as all of them are
+/// about half of what may be kept.
+pub fn left_of_each(lanes: usize) -> usize {
+    (BYTES / EACH / 2 / lanes.max(1)).max(LEFT_OF_A_LANE)
+}
 
 /// Places of jobs that follow each other: from one to another, both included.
 pub type Places = (Seq, Seq);
