@@ -21,7 +21,7 @@ pub const ROUNDS: usize = 3;
 pub const LARGE: usize = 1000;
 
 /// Handlers at once in one daemon, to choose from.
-const SLOTS: [usize; 2] = [256, 1024];
+const SLOTS: [usize; 3] = [256, 1024, 2048];
 
 /// A server on which queues can be opened.
 pub trait Server {

@@ -44,6 +44,8 @@ impl Asked {
 /// thousands of texts on takes longer than the round trip that this costs.
 pub fn queue(link: &Link, batch: &mut Batch, word: &str, questions: &Questions) -> Asked {
     let mut others = questions.clone();
+    let ready = std::mem::take(&mut others.ready_seqs);
+    others.seqs.extend(ready);
     let (mut lists, mut places) = (0, Vec::new());
     if questions.ready.iter().map(|question| question.limit).sum::<usize>() >= MANY {
         link.queue(batch, "EXISTS", "tied", &[]);
@@ -54,7 +56,7 @@ pub fn queue(link: &Link, batch: &mut Batch, word: &str, questions: &Questions) 
             lists += 1;
         }
     }
-    if questions.seqs.len() >= MANY {
+    if others.seqs.len() >= MANY {
         places = std::mem::take(&mut others.seqs).into_iter().map(place_bytes).collect();
         let all: Vec<&[u8]> = places.iter().map(|place| &place[..]).collect();
         queue_rows(link, batch, &all, true);

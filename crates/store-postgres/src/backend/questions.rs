@@ -14,6 +14,10 @@ const BY_ID: &str = "SELECT {job} FROM unnest($1::uuid[]) AS wanted (id) JOIN ru
 
 const BY_SEQ: &str = "SELECT {job} FROM unnest($1::bigint[]) AS wanted (seq) JOIN runcue.job ON job.seq = wanted.seq {states}";
 
+/// Nothing is looked for where jobs that are not ready are.
+const READY_BY_SEQ: &str = "SELECT {live} FROM unnest($1::bigint[]) AS wanted (seq) \
+    JOIN runcue.live ON live.seq = wanted.seq AND live.stage = 0 JOIN runcue.job ON job.seq = live.seq";
+
 const BY_KEY: &str = "SELECT {job}, idempotency.key FROM unnest($1::bytea[]) AS wanted (key) \
     JOIN runcue.idempotency ON idempotency.key = wanted.key JOIN runcue.job ON job.seq = idempotency.seq {states}";
 
@@ -47,6 +51,7 @@ pub(super) const AFTER_JOB: usize = 18;
 pub struct Asked {
     by_id: Option<(Text, Vec<Uuid>)>,
     by_seq: Option<(Text, Vec<i64>)>,
+    ready_by_seq: Option<(Text, Vec<i64>)>,
     by_key: Option<(Text, Vec<Vec<u8>>)>,
     dependents: Option<(Text, Vec<i64>)>,
     prerequisites: Option<(Text, Vec<i64>)>,
@@ -93,7 +98,8 @@ impl PostgresBackend {
             return Ok(Answers::default());
         }
         let asked = self.question_texts(questions)?;
-        let rows = questions.ids.len() + questions.seqs.len() + questions.lanes.len();
+        let seqs = questions.seqs.len() + questions.ready_seqs.len();
+        let rows = questions.ids.len() + seqs + questions.lanes.len();
         // Behind a pooler, how statements run is settled by the transaction.
         let begin = Some(self.begin.clone()).filter(|_| self.options.pooler() && !self.in_turn);
         let mut landed = self.run(rows, async |client| {
@@ -132,6 +138,8 @@ impl PostgresBackend {
             by_id: with(BY_ID, !ids.is_empty(), Type::UUID_ARRAY)?.map(|sql| (sql, ids)),
             by_seq: with(BY_SEQ, !questions.seqs.is_empty(), numbers.clone())?
                 .map(|sql| (sql, seqs(&questions.seqs))),
+            ready_by_seq: with(READY_BY_SEQ, !questions.ready_seqs.is_empty(), numbers.clone())?
+                .map(|sql| (sql, seqs(&questions.ready_seqs))),
             by_key: with(BY_KEY, !keys.is_empty(), Type::BYTEA_ARRAY)?.map(|sql| (sql, keys)),
             dependents: with(DEPENDENTS, !questions.dependents.is_empty(), numbers.clone())?
                 .map(|sql| (sql, seqs(&questions.dependents))),
@@ -162,6 +170,9 @@ impl Asked {
         if let Some((sql, seqs)) = &self.by_seq {
             flight.ask(sql, vec![(seqs, Type::INT8_ARRAY)]);
         }
+        if let Some((sql, seqs)) = &self.ready_by_seq {
+            flight.ask(sql, vec![(seqs, Type::INT8_ARRAY)]);
+        }
         if let Some((sql, keys)) = &self.by_key {
             flight.ask(sql, vec![(keys, Type::BYTEA_ARRAY)]);
         }
@@ -188,6 +199,9 @@ impl Asked {
             read_jobs(landed, &mut answers)?;
         }
         if self.by_seq.is_some() {
+            read_jobs(landed, &mut answers)?;
+        }
+        if self.ready_by_seq.is_some() {
             read_jobs(landed, &mut answers)?;
         }
         if self.by_key.is_some() {

@@ -170,7 +170,8 @@ impl Rows {
     fn answer(&self, questions: &Questions, in_turn: bool) -> Answers {
         let mut answers = Answers::default();
         answers.jobs.extend(questions.ids.iter().filter_map(|id| self.id(*id)).cloned());
-        answers.jobs.extend(questions.seqs.iter().filter_map(|seq| self.jobs.get(seq)).cloned());
+        let seqs = questions.seqs.iter().chain(&questions.ready_seqs);
+        answers.jobs.extend(seqs.filter_map(|seq| self.jobs.get(seq)).cloned());
         for key in &questions.keys {
             if let Some(seq) = self.keys.get(key) {
                 answers.keys.push((key.clone(), *seq));

@@ -60,7 +60,7 @@ impl<B: Backend> Overlay<B> {
         for id in &questions.ids {
             self.ids.entry(*id).or_insert(None);
         }
-        for seq in &questions.seqs {
+        for seq in questions.seqs.iter().chain(&questions.ready_seqs) {
             if !self.is_changed(*seq) {
                 self.clean.entry(*seq).or_insert(None);
             }
@@ -194,10 +194,11 @@ impl<B: Backend> Overlay<B> {
     /// Makes sure that these ready jobs of a lane are at hand. If one of them is not, the first of other lanes of which only
     /// the place is known come with it: where lanes take turns, theirs are wanted next.
     pub(super) fn fetch_ready(&mut self, lane: LaneId, seqs: &[Seq]) -> Result<()> {
-        if seqs.iter().all(|seq| self.known_job(*seq).is_some()) {
+        let unknown = seqs.iter().copied().filter(|seq| self.known_job(*seq).is_none());
+        let mut all: Vec<Seq> = unknown.collect();
+        if all.is_empty() {
             return Ok(());
         }
-        let mut all = seqs.to_vec();
         for (_, other) in self.ready.iter().filter(|(other, _)| **other != lane) {
             if all.len() >= THIN_TOGETHER {
                 break;
@@ -205,9 +206,9 @@ impl<B: Backend> Overlay<B> {
             // Some of its first jobs are at hand and about to be taken.
             let rows = other.windows.get(&None).into_iter().flat_map(Window::rows).take(2 * HEADS);
             let thin = rows.map(|rank| rank.seq).filter(|seq| self.kept.is_thin(*seq));
-            all.extend(thin.take(HEADS));
+            all.extend(thin.filter(|seq| !self.is_changed(*seq)).take(HEADS));
         }
-        self.fetch(&all)
+        self.ask(Questions { ready_seqs: all, ..Questions::default() }).map(drop)
     }
 
     /// Makes sure that the first ready jobs of a lane are known, so many or all. Other lanes that are

@@ -236,6 +236,9 @@ pub struct Questions {
     pub ids: Vec<JobId>,
     /// Jobs by place.
     pub seqs: Vec<Seq>,
+    /// Jobs by place that are ready, as far as the daemon knows. One that is not may be left out: then somebody else has
+    /// written.
+    pub ready_seqs: Vec<Seq>,
     /// Who has these idempotency keys.
     pub keys: Vec<String>,
     /// The first ready jobs of lanes.
@@ -279,7 +282,7 @@ pub struct ReadyQuestion {
 /// The answers to [`Questions`]. What does not exist is left out.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
-    /// The jobs named by `ids` and `seqs`, those that have `keys`, and the dependents and prerequisites
+    /// The jobs named by `ids`, `seqs` and `ready_seqs`, those that have `keys`, and the dependents and prerequisites
     /// asked for: whole, in any order, a job once or more.
     pub jobs: Vec<Job>,
     /// Keys and who has them.
