@@ -3,9 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use runcue_core::{JobId, Timestamp};
+use runcue_core::{JobId, LaneId, Seq, Timestamp};
+use runcue_store::overlay::{
+    Backend, CommitId, Committed, Questions, Rank, ReadyQuestion, WriteSet,
+};
 use runcue_store::{Store, SubmitBatch};
-use runcue_store_postgres::open_url;
+use runcue_store_postgres::{Options, PostgresBackend, open_url};
 use runcue_store_suite::scene::{drain, job};
 use runcue_test_servers::Database;
 
@@ -50,4 +53,49 @@ async fn jobs_that_are_read_beside_a_commit_are_handed_out_once() {
     assert_eq!(u128::from(submitter.stats(Timestamp::ZERO).await.unwrap().counts.completed), JOBS);
     store.close().await.unwrap();
     submitter.close().await.unwrap();
+}
+
+/// A daemon in its turn that reads 200 jobs behind the first 100 with every commit.
+struct Reading {
+    backend: PostgresBackend,
+    revision: u64,
+}
+
+impl Reading {
+    /// What is read with the next commit, which is said to follow a revision so many before the one it does.
+    fn read(&mut self, before: u64) -> Option<Vec<u64>> {
+        let (lane, behind) = (LaneId(1), Some(Rank { priority: 0, seq: Seq(100) }));
+        let question =
+            ReadyQuestion { lane, from: None, behind, known: 100, max_priority: None, limit: 200 };
+        self.backend.begin_reading(&question, self.revision - before);
+        let (id, follows) = (Some(CommitId(self.revision.into())), self.revision);
+        let (in_turn, keeps_turn) = (true, true);
+        let writes = WriteSet { id, follows, in_turn, keeps_turn, ..WriteSet::default() };
+        let committed = self.backend.commit(&writes).unwrap();
+        assert!(matches!(committed, Committed::Done { kept: true, .. }), "{committed:?}");
+        self.revision += 1;
+        Some(self.backend.end_reading()?.iter().map(|job| job.seq.0).collect())
+    }
+}
+
+#[test]
+fn what_is_read_of_another_revision_does_not_count() {
+    let database = runcue_test_servers::postgres().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = open_url(&database.url()).unwrap();
+        let batch = SubmitBatch::of((1..=500).map(job).collect());
+        store.submit(Timestamp::ZERO, batch).await.unwrap();
+        store.close().await.unwrap();
+    });
+    let mut backend = PostgresBackend::new(Options::parse(&database.url()).unwrap()).unwrap();
+    backend.connect().unwrap();
+    let revision = backend.begin(0, None, &Questions::default()).unwrap().revision;
+    let mut reading = Reading { backend, revision };
+    // At first it only connects.
+    let read = (0..2_000).find_map(|_| reading.read(0));
+    assert_eq!(read, Some((101..=300).collect()));
+    // As if somebody had written between the commit and the reading.
+    assert_eq!(reading.read(4), None);
+    assert_eq!(reading.read(0), Some((101..=300).collect()));
 }
