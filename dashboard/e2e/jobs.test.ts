@@ -171,7 +171,12 @@ test('everything goes by keys alone: search, walk, pick, cancel, open', async ()
   await page.keyboard.press('Enter');
   await expect.poll(() => hub.call('GET', `/api/jobs/${ids[1]}`).then((job) => job.state)).toBe('cancelled');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
+  const state = (id: string) => page.locator(`tr[data-job="${id}"] .badge`, { hasText: 'cancelled' });
+  await state(ids[1]!).waitFor();
   await page.locator(`tr[data-job="${ids[0]}"] a`).focus();
+  // What changes on the page meanwhile takes nobody's place away.
+  await hub.call('DELETE', `/api/jobs/${ids[2]}`);
+  await state(ids[2]!).waitFor();
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'one', exact: true }).waitFor();
   await page.keyboard.press('?');
