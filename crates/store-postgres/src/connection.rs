@@ -9,7 +9,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 
 use crate::failure::{explain, is_of_startup};
-use crate::rows::{COLUMNS, LIVE_COLUMNS, STATES};
+use crate::rows::{COLUMNS, READY_COLUMNS, STATES};
 use crate::tls::{self, TlsStream};
 
 /// The schema if none is named.
@@ -24,6 +24,8 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two looks when nothing is heard.
 const LOOK: Duration = Duration::from_secs(1);
+/// Jobs of a lane that are worth a run: few are claimed a few at a time, and a run is written anew with every claim.
+const TOGETHER: usize = 32;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -42,6 +44,8 @@ pub struct Options {
     pub patience: Duration,
     /// Between two looks whether others have written, when nothing is heard of it.
     pub look: Duration,
+    /// So many jobs that are submitted to a lane together are written as a run. Fewer in tests of that.
+    pub together: usize,
 }
 
 impl Options {
@@ -95,9 +99,9 @@ impl Options {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         config.keepalives_idle(Duration::from_secs(10)).tcp_user_timeout(Duration::from_secs(15));
-        let (callers_clock, look) = (false, LOOK);
+        let (callers_clock, look, together) = (false, LOOK, TOGETHER);
         let pooler = Arc::new(AtomicBool::new(pooler));
-        Ok(Self { config, tls, schema, migrate, pooler, callers_clock, patience, look })
+        Ok(Self { config, tls, schema, migrate, pooler, callers_clock, patience, look, together })
     }
 
     /// Whether a pooler that hands out connections per transaction stands in between: nothing is listened to then, and
@@ -133,10 +137,10 @@ impl Options {
         format!("\"{}\"", self.schema.replace('"', "\"\""))
     }
 
-    /// A statement for this schema. In its text the schema is called `runcue`, and `{job}`, `{live}` and
+    /// A statement for this schema. In its text the schema is called `runcue`, and `{job}`, `{ready}` and
     /// `{states}` stand for the columns of a job.
     pub(crate) fn sql(&self, text: &str) -> String {
-        let text = text.replace("{job}", COLUMNS).replace("{live}", LIVE_COLUMNS);
+        let text = text.replace("{job}", COLUMNS).replace("{ready}", READY_COLUMNS);
         let text = text.replace("{states}", STATES);
         text.replace("runcue.", &format!("{}.", self.quoted_schema()))
     }

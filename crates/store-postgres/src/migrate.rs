@@ -14,6 +14,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0003_lease_runs.sql"),
     include_str!("../migrations/0004_told.sql"),
     include_str!("../migrations/0005_rows_as_they_come.sql"),
+    include_str!("../migrations/0006_ready_runs.sql"),
 ];
 
 /// The newest schema this version knows.

@@ -180,10 +180,21 @@ enum Given {
     Ids(Vec<Uuid>),
 }
 
+/// Which way a list of jobs goes: up from a place, or down.
+#[derive(Clone, Copy)]
+pub enum Way {
+    Up,
+    Down,
+}
+
 /// A filter as SQL over the states of jobs (`state`) and `lane`.
 pub struct Clause {
-    source: String,
-    sql: String,
+    /// Tables that hold the states, but for jobs in runs of ready ones.
+    sources: Vec<String>,
+    waiting: bool,
+    /// What is asked of states and of lanes.
+    states: String,
+    lanes: String,
     given: Vec<Given>,
     first: usize,
 }
@@ -191,27 +202,28 @@ pub struct Clause {
 impl Clause {
     /// A filter whose values begin with this number.
     pub fn of(filter: &JobFilter, first: usize) -> Self {
-        const LIVE: &str = "SELECT seq, lane, stage FROM runcue.live";
-        const LEASED: &str = "SELECT seq, lane, stage FROM runcue.leased";
-        const DONE: &str = "SELECT seq, lane, stage FROM runcue.done";
         let any = |of: fn(StateWord) -> bool| filter.states.iter().copied().any(of);
         let held = any(|state| matches!(state, StateWord::Leased | StateWord::Running));
-        let sources = [
-            (any(|state| !state.is_final()), LIVE),
-            (held, LEASED),
-            (any(StateWord::is_final), DONE),
+        let tables = [
+            (any(|state| !state.is_final()), "live"),
+            (held, "leased"),
+            (any(StateWord::is_final), "done"),
         ];
-        let sources: Vec<&str> =
-            sources.into_iter().filter(|(wanted, _)| *wanted).map(|(_, sql)| sql).collect();
-        let source = match &sources[..] {
-            [] => "runcue.job AS state".to_owned(),
-            sources => format!("({}) AS state", sources.join(" UNION ALL ")),
+        let tables = tables.into_iter().filter(|(wanted, _)| *wanted);
+        let mut clause = Self {
+            sources: tables
+                .map(|(_, table)| format!("SELECT seq, lane, stage FROM runcue.{table}"))
+                .collect(),
+            waiting: any(|state| state == StateWord::Queued),
+            states: String::new(),
+            lanes: String::new(),
+            given: Vec::new(),
+            first,
         };
-        let mut clause = Self { source, sql: String::new(), given: Vec::new(), first };
         if !filter.states.is_empty() {
             let numbers = filter.states.iter().flat_map(|state| stages(*state)).map(i16::to_string);
             let list = numbers.collect::<Vec<_>>().join(", ");
-            clause.sql.push_str(&format!(" AND state.stage IN ({list})"));
+            clause.states = format!(" AND state.stage IN ({list})");
         }
         clause.text("lane.queue =", filter.queue.as_ref().map(ToString::to_string));
         clause.text("lane.grp =", filter.group.as_ref().map(ToString::to_string));
@@ -219,10 +231,13 @@ impl Clause {
         clause.text("lane.key::json ->> 'project' =", filter.project.clone());
         clause.text("lane.key::jsonb -> 'labels' ?", filter.label.clone());
         if !filter.ids.is_empty() {
+            // Each of them is found by its key, in whatever state it is.
             let number = clause.first + clause.given.len();
-            clause.sql.push_str(&format!(
-                " AND state.seq IN (SELECT named.seq FROM runcue.job AS named WHERE named.id = ANY (${number}))"
-            ));
+            clause.sources = vec![format!(
+                "SELECT job.seq, job.lane, coalesce(live.stage, done.stage, held.stage, 0::smallint) AS stage \
+                 FROM runcue.job {{states}} WHERE job.id = ANY (${number})"
+            )];
+            clause.waiting = false;
             clause.given.push(Given::Ids(filter.ids.iter().map(|id| id_of(*id)).collect()));
         }
         clause
@@ -231,16 +246,49 @@ impl Clause {
     fn text(&mut self, sql: &str, value: Option<String>) {
         if let Some(value) = value {
             let number = self.first + self.given.len();
-            self.sql.push_str(&format!(" AND {sql} ${number}"));
+            self.lanes.push_str(&format!(" AND {sql} ${number}"));
             self.given.push(Given::Text(value));
         }
     }
 
-    /// A statement that answers the places of jobs.
-    pub fn seqs(&self, condition: &str, tail: &str) -> String {
-        let (source, sql) = (&self.source, &self.sql);
+    /// A statement that answers the places of jobs from the place `$1` on, which is left out, `$2` of them at the most.
+    pub fn seqs(&self, way: Way) -> String {
+        let Self { states, lanes, .. } = self;
+        let (beyond, order) = match way {
+            Way::Up => ("> $1", ""),
+            Way::Down => ("< $1", " DESC"),
+        };
+        let mut sources = self.sources.clone();
+        sources.extend(self.waiting.then(|| self.runs(way)));
+        let source = match &sources[..] {
+            [] => "runcue.job AS state".to_owned(),
+            sources => format!("({}) AS state", sources.join(" UNION ALL ")),
+        };
         format!(
-            "SELECT state.seq FROM {source} JOIN runcue.lane ON lane.lane = state.lane WHERE {condition}{sql} {tail}"
+            "SELECT state.seq FROM {source} JOIN runcue.lane ON lane.lane = state.lane \
+             WHERE state.seq {beyond}{states}{lanes} ORDER BY state.seq{order} LIMIT $2"
+        )
+    }
+
+    /// Jobs in runs of ready ones, no more of them than can be wanted: the last jobs of `$2` runs are as many jobs, so that
+    /// none beyond them is.
+    fn runs(&self, way: Way) -> String {
+        let (beyond, order, runs) = match way {
+            Way::Up => (
+                "> $1",
+                "",
+                "run.last > $1 AND run.first <= coalesce(bound.last, 9223372036854775807)",
+            ),
+            Way::Down => {
+                ("< $1", " DESC", "run.first < $1 AND run.last >= coalesce(bound.last, 0)")
+            }
+        };
+        let lanes = &self.lanes;
+        format!(
+            "SELECT one.seq, run.lane, 0::smallint FROM (SELECT (SELECT run.last FROM runcue.ready_run AS run \
+             JOIN runcue.lane ON lane.lane = run.lane WHERE run.last {beyond}{lanes} ORDER BY run.last{order} \
+             OFFSET greatest($2 - 1, 0) LIMIT 1) AS last) AS bound JOIN runcue.ready_run AS run ON {runs} \
+             CROSS JOIN LATERAL unnest(run.seqs[run.taken + 1 :]) AS one (seq)"
         )
     }
 
@@ -278,7 +326,7 @@ impl Reader for Readers {
         let before = request.before.map_or(i64::MAX, |seq| signed(seq.0));
         let limit = i64::try_from(request.limit).unwrap_or(i64::MAX - 1) + 1;
         let clause = Clause::of(&request.filter, 3);
-        let found = clause.seqs("state.seq < $1", "ORDER BY state.seq DESC LIMIT $2");
+        let found = clause.seqs(Way::Down);
         let sql = format!(
             "SELECT {{job}} FROM ({found}) AS found JOIN runcue.job ON job.seq = found.seq {{states}} \
              ORDER BY job.seq DESC"

@@ -20,9 +20,10 @@ const CANCEL_REQUESTED: i16 = 1;
 const HAS_DEPENDENTS: i16 = 2;
 
 /// The columns [`job`] reads, in its order, of a job in whatever state. One that is found in a run of leases has no row
-/// of its own.
-pub const COLUMNS: &str = "job.seq, job.lane, job.created_at, job.spec, coalesce(live.stage, done.stage, held.stage), \
-    coalesce(live.due, held.due), live.prerequisites, coalesce(live.attempt, done.attempt, held.attempt), \
+/// of its own; one that is found nowhere is ready, and nothing has happened to it.
+pub const COLUMNS: &str = "job.seq, job.lane, job.created_at, job.spec, \
+    coalesce(live.stage, done.stage, held.stage, 0::smallint), coalesce(live.due, held.due), live.prerequisites, \
+    coalesce(live.attempt, done.attempt, held.attempt, 0), \
     coalesce(live.earlier_attempts, done.earlier_attempts, 0), coalesce(live.crashes, done.crashes, 0), \
     coalesce(live.queued_at, done.queued_at, job.created_at), \
     coalesce(live.started_at, done.started_at, held.started_at), coalesce(live.worker, held.worker), \
@@ -35,10 +36,11 @@ pub const STATES: &str = "LEFT JOIN runcue.live ON live.seq = job.seq LEFT JOIN 
     LEFT JOIN LATERAL (SELECT * FROM runcue.lease_run AS run WHERE live.seq IS NULL AND done.seq IS NULL \
         AND run.span @> job.seq AND job.seq = ANY (run.seqs) ORDER BY run.token DESC LIMIT 1) AS held ON true";
 
-/// The same columns of a job that is known to be live.
-pub const LIVE_COLUMNS: &str = "job.seq, job.lane, job.created_at, job.spec, live.stage, live.due, \
-    live.prerequisites, live.attempt, live.earlier_attempts, live.crashes, live.queued_at, live.started_at, \
-    live.worker, live.token, live.start_by, live.flags, live.outcome, NULL::bigint";
+/// The same columns of a job that is known to be ready, with its row in `live` as `ready`, if it has one.
+pub const READY_COLUMNS: &str = "job.seq, job.lane, job.created_at, job.spec, 0::smallint, NULL::bigint, 0, \
+    coalesce(ready.attempt, 0), coalesce(ready.earlier_attempts, 0), coalesce(ready.crashes, 0), \
+    coalesce(ready.queued_at, job.created_at), ready.started_at, NULL::uuid, NULL::bigint, NULL::bigint, \
+    coalesce(ready.flags, 0::smallint), ready.outcome, NULL::bigint";
 
 /// What came of a job, if there is anything to say.
 #[derive(Default, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Writing a turn: rows by column, one array each, in one flight with the end of the transaction.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use runcue_core::{Event, GroupName, Job, JobId, Key, Life, Seq, State, Timestamp, Token, Wait};
@@ -14,8 +15,12 @@ use super::PostgresBackend;
 use super::flight::{Flight, Value};
 use super::lease_runs::LeaseRuns;
 use super::opening::{DROPPED, GROUP, HELD, QUEUE, SCHEDULE, SERVICE, ServiceBody};
+use super::ready_runs::{self, Runs, was_ready};
 use crate::failure::{is_behind, is_known_id};
 use crate::rows::{flags, id_of, outcome, rank_of, signed, small, stage, text};
+
+/// In the place of a lease, of a job that was ready before: it may be in a run, as one that was held may.
+const READY_BEFORE: Token = Token(0);
 
 /// Jobs in one statement at the most: a statement has to fit into a message.
 const JOBS_PER_PART: usize = 20_000;
@@ -24,7 +29,7 @@ const FOLLOW: &str = "SELECT runcue.follow($1)";
 /// Quotes what is told.
 const TOLD: &str = "$told$";
 /// How many values the two functions take.
-const JOBS: usize = 55;
+const JOBS: usize = 66;
 const TURN: usize = 55;
 
 /// A call of one of the functions that write, whose values begin with a number.
@@ -71,7 +76,7 @@ enum Wrote {
 
 impl PostgresBackend {
     pub(super) fn write(&mut self, writes: &WriteSet) -> Result<Committed> {
-        let parts = job_parts(writes);
+        let parts = job_parts(writes, self.options.together);
         if !writes.in_turn && !self.in_turn && !self.options.pooler() && parts.len() < 2 {
             return self.write_whole(writes, parts.first());
         }
@@ -215,16 +220,19 @@ impl PostgresBackend {
 struct JobPart {
     gone_jobs: Vec<i64>,
     gone_live: Vec<i64>,
+    /// Jobs that were ready, and have a row of their own or not.
+    gone_ready: Vec<i64>,
     /// Jobs that were held, and have a row of their own or not.
     gone_held: Vec<i64>,
     gone_done: Vec<i64>,
     /// The leases of all jobs that were held, from one number to another.
     left: (Vec<i64>, Vec<i64>),
     runs: LeaseRuns,
+    /// All jobs that were ready, and those that are now and to which nothing else has happened.
+    ready: (Runs, Runs),
     new: NewColumns,
     live: LiveColumns,
     done: DoneColumns,
-    len: usize,
 }
 
 #[derive(Default)]
@@ -276,22 +284,19 @@ struct DoneColumns {
     outcome: Vec<Option<String>>,
 }
 
-fn job_parts(writes: &WriteSet) -> Vec<JobPart> {
+/// The statements of a turn. New jobs of a lane are written as runs if there are so many `together`.
+fn job_parts(writes: &WriteSet, together: usize) -> Vec<JobPart> {
     let (runs, inside) = LeaseRuns::of(writes);
+    let all: Vec<(&Seq, &JobWrite)> = writes.jobs.iter().collect();
     let mut parts: Vec<JobPart> = Vec::new();
-    let mut left: Vec<Token> = Vec::new();
-    for (seq, write) in &writes.jobs {
-        if parts.last().is_none_or(|part| part.len >= JOBS_PER_PART) {
-            parts.last_mut().into_iter().for_each(|part| part.leave(&mut left));
-            parts.push(JobPart::default());
-        }
-        if let Some(part) = parts.last_mut() {
-            left.extend(was_held(write));
-            part.add(*seq, write, inside.contains(seq));
-        }
+    for jobs in all.chunks(JOBS_PER_PART) {
+        let mut part = JobPart::default();
+        jobs.iter().for_each(|(seq, write)| part.add(**seq, write, inside.contains(seq)));
+        part.leave(jobs.iter().filter_map(|(_, write)| was_held(write)).collect());
+        part.gather(jobs, together);
+        parts.push(part);
     }
     if let Some(part) = parts.last_mut() {
-        part.leave(&mut left);
         part.runs = runs;
     }
     parts
@@ -319,9 +324,9 @@ fn is_plain(job: &Job) -> bool {
 
 impl JobPart {
     fn add(&mut self, seq: Seq, write: &JobWrite, in_run: bool) {
-        self.len += 1;
         let seq = signed(seq.0);
         let held = was_held(write);
+        let ready = was_ready(write);
         match write {
             JobWrite::Insert(job) => {
                 let plain = is_plain(job);
@@ -330,26 +335,35 @@ impl JobPart {
                     self.put(job, true, None);
                 }
             }
-            JobWrite::Change { .. } if in_run => self.gone_live.push(seq),
+            JobWrite::Change { .. } if in_run => self.gone_ready.push(seq),
             JobWrite::Change { job, before } => {
                 let (was_final, is_final) = (is_final(before), is_final(&job.life.state));
                 if was_final {
                     self.gone_done.push(seq);
                 } else if is_final {
-                    if held.is_some() { &mut self.gone_held } else { &mut self.gone_live }
-                        .push(seq);
+                    self.gone_unfinished(held.is_some(), ready).push(seq);
                 }
-                self.put(job, was_final, held);
+                let before = if ready { Some(READY_BEFORE) } else { held };
+                self.put(job, was_final, before);
             }
             JobWrite::Delete { job } => {
                 self.gone_jobs.push(seq);
-                let gone = match held {
-                    Some(_) => &mut self.gone_held,
-                    None if is_final(&job.life.state) => &mut self.gone_done,
-                    None => &mut self.gone_live,
-                };
-                gone.push(seq);
+                if is_final(&job.life.state) {
+                    &mut self.gone_done
+                } else {
+                    self.gone_unfinished(held.is_some(), ready)
+                }
+                .push(seq);
             }
+        }
+    }
+
+    /// Where a job that goes is named: what it was says where it is found.
+    fn gone_unfinished(&mut self, held: bool, ready: bool) -> &mut Vec<i64> {
+        match (held, ready) {
+            (true, _) => &mut self.gone_held,
+            (_, true) => &mut self.gone_ready,
+            _ => &mut self.gone_live,
         }
     }
 
@@ -362,13 +376,32 @@ impl JobPart {
     }
 
     /// Takes leases that jobs of this part had before.
-    fn leave(&mut self, tokens: &mut Vec<Token>) {
+    fn leave(&mut self, mut tokens: Vec<Token>) {
         tokens.sort_unstable();
         for run in tokens.chunk_by(|one, next| next.0 == one.0 + 1) {
             self.left.0.extend(run.first().map(|token| signed(token.0)));
             self.left.1.extend(run.last().map(|token| signed(token.0)));
         }
-        tokens.clear();
+    }
+
+    /// Brings together what is ready or was, lane by lane.
+    fn gather(&mut self, jobs: &[(&Seq, &JobWrite)], together: usize) {
+        let (mut before, mut now) = (BTreeMap::new(), BTreeMap::new());
+        for (seq, write) in jobs {
+            let job = write.job();
+            let places: &mut BTreeMap<_, Vec<Seq>> = match write {
+                JobWrite::Insert(job) if is_plain(job) => &mut now,
+                write if was_ready(write) => &mut before,
+                _ => continue,
+            };
+            places.entry(ready_runs::place(job)).or_default().push(**seq);
+        }
+        now.retain(|_, seqs| seqs.len() >= together);
+        let n = &mut self.new;
+        for ((plain, lane), rank) in n.plain.iter_mut().zip(&n.lane).zip(&n.rank) {
+            *plain &= !now.contains_key(&(*lane, *rank));
+        }
+        self.ready = (Runs::whole(before), Runs::in_rows(now));
     }
 
     fn values(&self) -> Vec<Value<'_>> {
@@ -376,11 +409,16 @@ impl JobPart {
         let mut values: Vec<Value<'_>> = vec![
             (&self.gone_jobs, Type::INT8_ARRAY),
             (&self.gone_live, Type::INT8_ARRAY),
+            (&self.gone_ready, Type::INT8_ARRAY),
             (&self.gone_held, Type::INT8_ARRAY),
             (&self.gone_done, Type::INT8_ARRAY),
+        ];
+        values.extend(self.ready.0.values());
+        values.extend(self.ready.1.values());
+        values.extend::<[Value<'_>; 2]>([
             (&self.left.0, Type::INT8_ARRAY),
             (&self.left.1, Type::INT8_ARRAY),
-        ];
+        ]);
         values.extend(self.runs.values());
         let columns: [Value<'_>; 37] = [
             (&n.seq, Type::INT8_ARRAY),

@@ -8,6 +8,7 @@ mod flight;
 mod lease_runs;
 mod opening;
 mod questions;
+mod ready_runs;
 mod search;
 
 pub(crate) use commit::RECORD;

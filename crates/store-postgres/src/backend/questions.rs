@@ -14,9 +14,10 @@ const BY_ID: &str = "SELECT {job} FROM unnest($1::uuid[]) AS wanted (id) JOIN ru
 
 const BY_SEQ: &str = "SELECT {job} FROM unnest($1::bigint[]) AS wanted (seq) JOIN runcue.job ON job.seq = wanted.seq {states}";
 
-/// Nothing is looked for where jobs that are not ready are.
-const READY_BY_SEQ: &str = "SELECT {live} FROM unnest($1::bigint[]) AS wanted (seq) \
-    JOIN runcue.live ON live.seq = wanted.seq AND live.stage = 0 JOIN runcue.job ON job.seq = live.seq";
+/// Nothing is looked for where jobs that are not ready are. Most have no row of their own.
+const READY_BY_SEQ: &str = "SELECT {ready} FROM unnest($1::bigint[]) AS wanted (seq) \
+    JOIN runcue.job ON job.seq = wanted.seq LEFT JOIN runcue.live AS ready ON ready.seq = job.seq \
+    WHERE coalesce(ready.stage, 0) = 0";
 
 const BY_KEY: &str = "SELECT {job}, idempotency.key FROM unnest($1::bytea[]) AS wanted (key) \
     JOIN runcue.idempotency ON idempotency.key = wanted.key JOIN runcue.job ON job.seq = idempotency.seq {states}";
@@ -27,18 +28,36 @@ const DEPENDENTS: &str = "SELECT {job}, tie.prerequisite FROM unnest($1::bigint[
 const PREREQUISITES: &str = "SELECT {job}, tie.dependent FROM unnest($1::bigint[]) AS wanted (seq) \
     JOIN runcue.tie ON tie.dependent = wanted.seq JOIN runcue.job ON job.seq = tie.prerequisite {states}";
 
-/// The search begins at a place: before it there may be many rows that are dead but cannot be removed yet.
-const READY: &str = "SELECT {live}, wanted.n FROM \
-    unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY \
-        AS wanted (lane, rank, seq, most, n) \
-    CROSS JOIN LATERAL (SELECT * FROM runcue.live WHERE live.stage = 0 AND live.lane = wanted.lane \
-        AND (live.rank, live.seq) >= (wanted.rank, wanted.seq) ORDER BY live.rank, live.seq LIMIT wanted.most) AS live \
-    JOIN runcue.job ON job.seq = live.seq ORDER BY wanted.n, live.rank, live.seq";
+/// Ready jobs of a lane from a place on, in order: those with rows of their own and those in runs. The search begins at the
+/// place: before it there may be many rows that are dead but cannot be removed yet. Of the first run some may stand before it.
+macro_rules! ready {
+    ($lane:literal, $rank:literal, $seq:literal, $most:literal) => {
+        concat!(
+            "((SELECT live.rank, live.seq, live.attempt, live.earlier_attempts, live.crashes, live.queued_at, live.started_at, ",
+            "live.flags, live.outcome FROM runcue.live WHERE live.stage = 0 AND live.lane = ", $lane,
+            " AND (live.rank, live.seq) >= (", $rank, ", ", $seq, ") ORDER BY live.rank, live.seq LIMIT ", $most, ") ",
+            "UNION ALL (SELECT one.rank, one.seq, 0, 0, 0, NULL, NULL, 0::smallint, NULL FROM (",
+            "SELECT run.rank, unnest(run.seqs[run.taken + 1 :]) AS seq FROM runcue.ready_run AS run WHERE run.lane = ", $lane,
+            " AND (run.rank, run.last) >= (", $rank, ", ", $seq, ") ORDER BY run.rank, run.last LIMIT ", $most, " + 64) AS one ",
+            "WHERE (one.rank, one.seq) >= (", $rank, ", ", $seq, ") LIMIT ", $most, ") ",
+            "ORDER BY rank, seq LIMIT ", $most, ")"
+        )
+    };
+}
 
-/// The same for one lane, as most questions are: nothing is sorted, nor remembered for other lanes.
-pub(super) const READY_OF_ONE: &str = "SELECT {live}, 1::bigint FROM (SELECT * FROM runcue.live WHERE live.stage = 0 \
-        AND live.lane = $1 AND (live.rank, live.seq) >= ($2, $3) ORDER BY live.rank, live.seq LIMIT $4) AS live \
-    JOIN runcue.job ON job.seq = live.seq ORDER BY live.rank, live.seq";
+const READY: &str = concat!(
+    "SELECT {ready}, wanted.n FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY \
+        AS wanted (lane, rank, seq, most, n) CROSS JOIN LATERAL ",
+    ready!("wanted.lane", "wanted.rank", "wanted.seq", "wanted.most"),
+    " AS ready JOIN runcue.job ON job.seq = ready.seq ORDER BY wanted.n, ready.rank, ready.seq"
+);
+
+/// The same for one lane, as most questions are: nothing is remembered for other lanes.
+pub(super) const READY_OF_ONE: &str = concat!(
+    "SELECT {ready}, 1::bigint FROM ",
+    ready!("$1", "$2", "$3", "$4"),
+    " AS ready JOIN runcue.job ON job.seq = ready.seq ORDER BY ready.rank, ready.seq"
+);
 
 const LANES: &str = "SELECT lane.key, lane.lane FROM unnest($1::text[]) AS wanted (key) JOIN runcue.lane ON lane.key = wanted.key";
 

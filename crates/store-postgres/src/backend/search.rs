@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::PostgresBackend;
 use super::opening::GROUP;
-use crate::reader::Clause;
+use crate::reader::{Clause, Way};
 use crate::rows::{parsed, rank_of, signed, stages, unsigned};
 
 fn limit_of(limit: usize) -> i64 {
@@ -60,10 +60,9 @@ impl PostgresBackend {
                 Ok(seqs(&self.query(sql, &[(&worker, Type::UUID)])?))
             }
             Find::OldestQueued { queue, limit } => {
-                let sql = "SELECT live.seq FROM runcue.live JOIN runcue.lane USING (lane) \
-                           WHERE live.stage <= 2 AND lane.queue = $1 ORDER BY live.seq LIMIT $2";
-                let (queue, limit) = (queue.as_str(), limit_of(*limit));
-                Ok(seqs(&self.query(sql, &[(&queue, Type::TEXT), (&limit, Type::INT8)])?))
+                let queue = Some((*queue).clone());
+                let states = [StateWord::Queued].into();
+                self.matching(&JobFilter { states, queue, ..JobFilter::default() }, None, *limit)
             }
             Find::Matching { filter, after, limit } => self.matching(filter, *after, *limit),
             Find::Stale { state, ended_before, keep, limit } => {
@@ -81,7 +80,7 @@ impl PostgresBackend {
         let after = after.map_or(-1, |seq| signed(seq.0));
         let limit = limit_of(limit);
         let clause = Clause::of(filter, 3);
-        let sql = clause.seqs("state.seq > $1", "ORDER BY state.seq LIMIT $2");
+        let sql = clause.seqs(Way::Up);
         let sql = self.options.sql(&sql);
         let mut values: Vec<(&(dyn ToSql + Sync), Type)> =
             vec![(&after, Type::INT8), (&limit, Type::INT8)];
@@ -115,7 +114,12 @@ impl PostgresBackend {
     }
 
     pub(super) fn count_ahead(&mut self, lane: LaneId, place: Rank) -> Result<u64> {
-        let sql = "SELECT count(*) FROM runcue.live WHERE stage = 0 AND lane = $1 AND (rank, seq) < ($2, $3)";
+        // Of runs those before the one that the place is in, and what stands before it there.
+        let sql = "SELECT (SELECT count(*) FROM runcue.live WHERE stage = 0 AND lane = $1 AND (rank, seq) < ($2, $3)) \
+            + (SELECT coalesce(sum(cardinality(seqs) - taken), 0) FROM runcue.ready_run \
+               WHERE lane = $1 AND (rank, last) < ($2, $3))::bigint \
+            + (SELECT count(*) FROM (SELECT unnest(seqs[taken + 1 :]) AS seq FROM runcue.ready_run \
+               WHERE lane = $1 AND rank = $2 AND last >= $3 ORDER BY last LIMIT 64) AS one WHERE seq < $3)";
         let (lane, rank, seq) = (signed(lane.0), rank_of(place.priority), signed(place.seq.0));
         self.number(sql, &[(&lane, Type::INT8), (&rank, Type::INT8), (&seq, Type::INT8)])
     }
@@ -144,16 +148,27 @@ impl PostgresBackend {
                 "jobs without a state",
                 "SELECT count(*) FROM runcue.job LEFT JOIN runcue.live ON live.seq = job.seq \
                  LEFT JOIN runcue.done ON done.seq = job.seq LEFT JOIN runcue.leased ON leased.seq = job.seq \
-                 WHERE live.seq IS NULL AND done.seq IS NULL AND leased.seq IS NULL",
+                 LEFT JOIN runcue.waiting ON waiting.seq = job.seq \
+                 WHERE live.seq IS NULL AND done.seq IS NULL AND leased.seq IS NULL AND waiting.seq IS NULL",
             ),
             (
                 "jobs with two states",
-                "SELECT count(*) FROM runcue.live JOIN runcue.done ON done.seq = live.seq",
+                "SELECT count(*) FROM (SELECT 1 FROM (SELECT seq FROM runcue.live UNION ALL SELECT seq FROM runcue.done \
+                 UNION ALL SELECT seq FROM runcue.waiting UNION ALL SELECT seq FROM runcue.leased) AS state \
+                 GROUP BY seq HAVING count(*) > 1) AS twice",
             ),
             (
                 "states without a job",
-                "SELECT count(*) FROM (SELECT seq FROM runcue.live UNION ALL SELECT seq FROM runcue.done) AS state \
+                "SELECT count(*) FROM (SELECT seq FROM runcue.live UNION ALL SELECT seq FROM runcue.done \
+                 UNION ALL SELECT seq FROM runcue.waiting) AS state \
                  WHERE NOT EXISTS (SELECT 1 FROM runcue.job WHERE job.seq = state.seq)",
+            ),
+            (
+                "runs of ready jobs that say wrongly where they are",
+                "SELECT count(*) FROM runcue.ready_run WHERE taken >= cardinality(seqs) OR first > seqs[taken + 1] \
+                 OR last <> seqs[cardinality(seqs)] OR EXISTS (SELECT 1 FROM unnest(seqs) AS one (seq) \
+                 JOIN runcue.job ON job.seq = one.seq \
+                 WHERE job.lane <> ready_run.lane OR job.rank <> ready_run.rank)",
             ),
             (
                 "jobs without a lane",
@@ -177,7 +192,7 @@ impl PostgresBackend {
     fn miscounted_groups(&mut self) -> Result<Vec<String>> {
         let sql = "SELECT lane.grp, state.stage, count(*) FROM \
                    (SELECT lane, stage FROM runcue.live UNION ALL SELECT lane, stage FROM runcue.done \
-                   UNION ALL SELECT lane, stage FROM runcue.leased) AS state \
+                   UNION ALL SELECT lane, stage FROM runcue.leased UNION ALL SELECT lane, stage FROM runcue.waiting) AS state \
                    JOIN runcue.lane USING (lane) GROUP BY 1, 2";
         let mut real: BTreeMap<String, Counts> = BTreeMap::new();
         for row in self.query(sql, &[])? {

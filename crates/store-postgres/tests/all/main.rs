@@ -43,6 +43,8 @@ impl Schemas {
         let url = format!("{}?schema=queue_{}", self.database.url(), self.count.lock().unwrap());
         let mut options = Options::parse(&url).unwrap();
         options.callers_clock = true;
+        // Few jobs are enough for a run, so that every test has some.
+        options.together = 2;
         Arc::new(runcue_store_postgres::open(options).unwrap())
     }
 }

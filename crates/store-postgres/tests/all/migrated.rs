@@ -5,17 +5,19 @@ use runcue_store::{ClaimRequest, ListRequest, Store};
 use runcue_store_postgres::{SCHEMA, migrate, open_url};
 use runcue_test_servers::Database;
 
-const FIXTURES: [&str; 4] = [
+const FIXTURES: [&str; 5] = [
     include_str!("../fixtures/schema-1.sql"),
     include_str!("../fixtures/schema-2.sql"),
     include_str!("../fixtures/schema-3.sql"),
     include_str!("../fixtures/schema-4.sql"),
+    include_str!("../fixtures/schema-5.sql"),
 ];
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("../../migrations/0001_queue.sql"),
     include_str!("../../migrations/0002_sessions.sql"),
     include_str!("../../migrations/0003_lease_runs.sql"),
     include_str!("../../migrations/0004_told.sql"),
+    include_str!("../../migrations/0005_rows_as_they_come.sql"),
 ];
 
 /// The tables of a schema, filled by the runcue that made them.
@@ -50,6 +52,11 @@ async fn a_queue_of_schema_3_goes_on() {
 #[tokio::test]
 async fn a_queue_of_schema_4_goes_on() {
     goes_on(4).await;
+}
+
+#[tokio::test]
+async fn a_queue_of_schema_5_goes_on() {
+    goes_on(5).await;
 }
 
 async fn goes_on(schema: u32) {
