@@ -46,7 +46,8 @@ impl Dispatcher {
         let mut active = shared.active.subscribe();
         let mut claims = FuturesUnordered::new();
         let (mut asking, mut failures) = (0, 0);
-        let (mut due, mut plenty) = (true, false);
+        // Until it is known better: two small claims that find nothing cost less than a large one that all wait for.
+        let (mut due, mut plenty) = (true, shared.slots.load(Ordering::Relaxed) >= MANY);
         while !shared.stopping.is_cancelled() {
             if due {
                 news.mark_unchanged();

@@ -79,6 +79,11 @@ impl Beside {
         }
     }
 
+    /// Whether there is a connection to read over.
+    pub fn is_ready(&self) -> bool {
+        self.ready.as_ref().is_some_and(|ready| !ready.client.is_closed())
+    }
+
     /// What was read since it began, if it can be relied on.
     pub fn end(&mut self, runtime: &Runtime) -> Option<Vec<Job>> {
         match self.task.take()? {

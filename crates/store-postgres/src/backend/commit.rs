@@ -25,6 +25,7 @@ const READY_BEFORE: Token = Token(0);
 /// Jobs in one statement at the most: a statement has to fit into a message.
 const JOBS_PER_PART: usize = 20_000;
 
+const KEEP_TURN: &str = "SELECT runcue.keep_turn()";
 const FOLLOW: &str = "SELECT runcue.follow($1)";
 /// Quotes what is told.
 const TOLD: &str = "$told$";
@@ -75,6 +76,18 @@ enum Wrote {
 }
 
 impl PostgresBackend {
+    /// What a turn will be written with, before it is taken: nobody is to wait while statements are parsed.
+    pub(super) fn prepare_commits(&mut self) -> Result<()> {
+        if self.options.pooler() || self.texts.contains_key(KEEP_TURN) {
+            return Ok(());
+        }
+        let (jobs, rest) = (JobPart::default(), Rest::of(&WriteSet::default()));
+        let both = jobs.values().into_iter().chain(rest.values());
+        let types: Vec<Type> = both.map(|(_, of)| of).collect();
+        self.text(&WRITE_BOTH, &types)?;
+        self.text(KEEP_TURN, &[]).map(drop)
+    }
+
     pub(super) fn write(&mut self, writes: &WriteSet) -> Result<Committed> {
         let parts = job_parts(writes, self.options.together);
         if !writes.in_turn && !self.in_turn && !self.options.pooler() && parts.len() < 2 {
@@ -101,7 +114,7 @@ impl PostgresBackend {
         let turn = if last.is_some() { &WRITE_BOTH } else { &WRITE_TURN };
         let turn = self.text(turn, &of(values.clone()))?;
         let rows = writes.jobs.len() + writes.events.len();
-        let hold = self.text("SELECT runcue.keep_turn()", &[])?;
+        let hold = self.text(KEEP_TURN, &[])?;
         let in_turn = std::mem::take(&mut self.in_turn);
         if writes.in_turn && !in_turn {
             return Ok(Committed::Behind);

@@ -248,6 +248,10 @@ impl Backend for PostgresBackend {
         true
     }
 
+    fn reads_beside(&self) -> bool {
+        self.beside.is_ready()
+    }
+
     fn begin_reading(&mut self, question: &ReadyQuestion, known: u64) {
         self.beside.begin(&self.runtime, &self.options, question, known);
     }

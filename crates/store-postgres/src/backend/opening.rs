@@ -56,6 +56,7 @@ impl PostgresBackend {
         questions: &Questions,
     ) -> Result<Opening> {
         let opening = self.text(OPENING, &[Type::INT8])?;
+        self.prepare_commits()?;
         let asked = self.question_texts(questions)?;
         self.in_turn = true;
         // What is read after the turn was taken is read as it is then.

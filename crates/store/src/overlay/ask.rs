@@ -332,7 +332,7 @@ impl<B: Backend> Overlay<B> {
         behind: Option<Rank>,
     ) -> ReadyQuestion {
         let gone = self.gone.get(&lane).copied().unwrap_or(0);
-        let limit = if self.ready.len() == 1 { limit.max(self.expected_claims) } else { limit };
+        let limit = if self.ready.len() <= 1 { limit.max(self.expected_claims) } else { limit };
         let share = ROWS_AHEAD / self.ready.len().max(1);
         let known = self.ready.entry(lane).or_default();
         let ahead = known.ahead.max(limit);

@@ -381,6 +381,11 @@ pub trait Backend: Send + 'static {
     /// tell each other; nothing is told without one.
     fn secret(&mut self) -> Result<Option<Vec<u8>>>;
 
+    /// Whether ready jobs can be read while a commit is carried out.
+    fn reads_beside(&self) -> bool {
+        false
+    }
+
     /// Whether a search for ready jobs can begin behind a place, so that nothing is read twice.
     fn begins_behind(&self) -> bool {
         false

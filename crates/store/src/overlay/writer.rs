@@ -348,11 +348,6 @@ impl<B: Backend> Worker<B> {
         if !kept && self.machine.revision().is_some() {
             self.catch_up();
         }
-        let known = self.known.clone();
-        self.machine.tables().expect(&Foresight::of_ids(known));
-        for request in turn.iter() {
-            self.machine.tables().expect(&request.foresight);
-        }
         let heard = self.news.heard.load(Ordering::Acquire);
         let sure = self.fresh && self.doubt == 0;
         // Much would be decided in vain on what is out of date.
@@ -365,14 +360,21 @@ impl<B: Backend> Worker<B> {
             || heard > self.machine.tables().revision
             || self.machine.revision().is_none();
         let now = turn.front().map_or(Timestamp::ZERO, |request| request.now);
-        if in_turn && !kept {
+        let begins = in_turn && !kept;
+        let ends_first = begins && self.put_off_claims(turn);
+        let known = self.known.clone();
+        self.machine.tables().expect(&Foresight::of_ids(known));
+        for request in turn.iter() {
+            self.machine.tables().expect(&request.foresight);
+        }
+        if begins {
             if let Some(attempt) = self.land() {
                 return attempt;
             }
-            if let Err(error) = self.begin(now) {
+            if let Err(error) = self.begin(now, ends_first) {
                 return self.failed(error);
             }
-            self.top_up(turn);
+            self.top_up(turn, ends_first);
         }
         self.flight.iter_mut().for_each(|flight| flight.joined = true);
         let begin = self.now_for(now);
@@ -405,14 +407,17 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Takes the turn and brings the overlay up to date.
-    fn begin(&mut self, now: Timestamp) -> Result<()> {
+    fn begin(&mut self, now: Timestamp, ends_first: bool) -> Result<()> {
         let known = self.machine.revision().unwrap_or(0);
         let heard = self.news.heard.load(Ordering::Acquire);
         let overlay = self.machine.tables();
         // That is as of the revision which is known until here.
         overlay.end_reading();
         // What waits for the turn after this one is decided as soon as this one is.
-        let claims: usize = self.waiting.iter().map(|request| request.foresight.claim).sum();
+        let mut claims: usize = self.waiting.iter().map(|request| request.foresight.claim).sum();
+        if ends_first && overlay.backend().reads_beside() {
+            claims = 0;
+        }
         let questions = overlay.first_questions(heard > overlay.revision, claims);
         let callers = self.settings.callers_clock.then_some(now);
         let opening = overlay.backend().begin(known, callers, &questions)?;
@@ -434,13 +439,17 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Takes in what has come while others had their turns.
-    fn top_up(&mut self, turn: &mut VecDeque<Request<B>>) {
+    fn top_up(&mut self, turn: &mut VecDeque<Request<B>>, ends_first: bool) {
         while self.waiting.len() < TOGETHER {
             let Some(request) = self.already_there() else { break };
             self.waiting.push_back(request);
         }
         let before = turn.len();
-        self.fill(turn);
+        if ends_first {
+            self.fill_with_ends(turn);
+        } else {
+            self.fill(turn);
+        }
         for request in turn.iter().skip(before) {
             self.machine.tables().expect(&request.foresight);
         }

@@ -33,6 +33,36 @@ impl<B: Backend> Worker<B> {
         }
     }
 
+    /// A turn that begins with the end of many jobs leaves claims to the one after it: an end needs nothing that would have
+    /// to be read first, and while it is written the jobs to claim are. Answers whether it does.
+    pub(super) fn put_off_claims(&mut self, turn: &mut VecDeque<Request<B>>) -> bool {
+        let ends = |request: &&Request<B>| !is_large_claim(request);
+        let jobs: usize = turn.iter().filter(ends).map(|request| request.foresight.len()).sum();
+        let claims = turn.iter().chain(&self.waiting).any(is_large_claim);
+        if jobs < LARGE || !claims {
+            return false;
+        }
+        for request in std::mem::take(turn).into_iter().rev() {
+            if is_large_claim(&request) {
+                self.waiting.push_front(request);
+            } else {
+                turn.push_front(request);
+            }
+        }
+        true
+    }
+
+    /// Takes those who wait into such a turn.
+    pub(super) fn fill_with_ends(&mut self, turn: &mut VecDeque<Request<B>>) {
+        for request in std::mem::take(&mut self.waiting) {
+            if turn.len() >= TOGETHER || is_large_claim(&request) {
+                self.waiting.push_back(request);
+            } else {
+                turn.push_back(request);
+            }
+        }
+    }
+
     /// Takes in what has come. While the server is away it waits for the next attempt, otherwise for the
     /// next request. Answers whether there is to be a next turn.
     pub(super) fn gather(&mut self) -> bool {
