@@ -176,6 +176,9 @@ impl Cue {
         drop(known);
         let mut own = shared.tasks.write().unwrap_or_else(PoisonError::into_inner);
         own.extend(tasks.into_iter().map(|task| (task.spec.name.clone(), Arc::new(task))));
+        drop(own);
+        // Jobs of theirs may be there already, and the news of the definition came before this.
+        shared.active.send_modify(|_| {});
         Ok(())
     }
 

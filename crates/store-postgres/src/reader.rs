@@ -187,6 +187,16 @@ pub enum Way {
     Down,
 }
 
+impl Way {
+    /// What is beyond the place `$1`, and in which order.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Up => ("> $1", ""),
+            Self::Down => ("< $1", " DESC"),
+        }
+    }
+}
+
 /// A filter as SQL over the states of jobs (`state`) and `lane`.
 pub struct Clause {
     /// Tables that hold the states, but for jobs in runs of ready ones.
@@ -254,10 +264,7 @@ impl Clause {
     /// A statement that answers the places of jobs from the place `$1` on, which is left out, `$2` of them at the most.
     pub fn seqs(&self, way: Way) -> String {
         let Self { states, lanes, .. } = self;
-        let (beyond, order) = match way {
-            Way::Up => ("> $1", ""),
-            Way::Down => ("< $1", " DESC"),
-        };
+        let (beyond, order) = way.words();
         let mut sources = self.sources.clone();
         sources.extend(self.waiting.then(|| self.runs(way)));
         let source = match &sources[..] {
@@ -270,24 +277,30 @@ impl Clause {
         )
     }
 
-    /// Jobs in runs of ready ones, no more of them than can be wanted: the last jobs of `$2` runs are as many jobs, so that
-    /// none beyond them is.
+    /// Jobs in runs of ready ones, few more of them than can be wanted: as soon as the runs that come first hold `$2` jobs, none
+    /// beyond those is.
     fn runs(&self, way: Way) -> String {
-        let (beyond, order, runs) = match way {
+        let (beyond, order) = way.words();
+        let (edge, jobs, runs) = match way {
+            // Of a run that begins before the place its last job is sure to be wanted.
             Way::Up => (
-                "> $1",
-                "",
-                "run.last > $1 AND run.first <= coalesce(bound.last, 9223372036854775807)",
+                "run.last",
+                "CASE WHEN run.first > $1 THEN cardinality(run.seqs) - run.taken ELSE 1 END",
+                "run.last > $1 AND run.first <= coalesce(bound.edge, 9223372036854775807)",
             ),
-            Way::Down => {
-                ("< $1", " DESC", "run.first < $1 AND run.last >= coalesce(bound.last, 0)")
-            }
+            Way::Down => (
+                "min(run.first) OVER (ORDER BY run.last DESC)",
+                "cardinality(run.seqs) - run.taken",
+                "run.first < $1 AND run.last >= coalesce(bound.edge, 0)",
+            ),
         };
         let lanes = &self.lanes;
         format!(
-            "SELECT one.seq, run.lane, 0::smallint FROM (SELECT (SELECT run.last FROM runcue.ready_run AS run \
-             JOIN runcue.lane ON lane.lane = run.lane WHERE run.last {beyond}{lanes} ORDER BY run.last{order} \
-             OFFSET greatest($2 - 1, 0) LIMIT 1) AS last) AS bound JOIN runcue.ready_run AS run ON {runs} \
+            "SELECT one.seq, run.lane, 0::smallint FROM (SELECT (SELECT counted.edge FROM \
+             (SELECT run.last, {edge} AS edge, sum({jobs}) OVER (ORDER BY run.last{order}) AS jobs \
+             FROM runcue.ready_run AS run JOIN runcue.lane ON lane.lane = run.lane WHERE run.last {beyond}{lanes}) AS counted \
+             WHERE counted.jobs >= $2 ORDER BY counted.last{order} LIMIT 1) AS edge) AS bound \
+             JOIN runcue.ready_run AS run ON {runs} \
              CROSS JOIN LATERAL unnest(run.seqs[run.taken + 1 :]) AS one (seq)"
         )
     }

@@ -10,17 +10,17 @@ use runcue_store::{
 use runcue_store_postgres::{Options, PostgresStore};
 use runcue_test_servers::Database;
 
-const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-const WORKER: WorkerId = WorkerId::from_u128(1);
+pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+pub(crate) const WORKER: WorkerId = WorkerId::from_u128(1);
 
 /// A queue with so many jobs that wait for their turn.
-struct Queue {
-    database: Database,
-    store: PostgresStore,
+pub(crate) struct Queue {
+    pub database: Database,
+    pub store: PostgresStore,
 }
 
 impl Queue {
-    async fn with(jobs: u128) -> Self {
+    pub async fn with(jobs: u128) -> Self {
         let database = runcue_test_servers::postgres().unwrap();
         let queue = Self { store: open(&database), database };
         let task = TaskName::new("t").unwrap();
@@ -29,12 +29,12 @@ impl Queue {
         queue
     }
 
-    async fn claim(&self, worker: WorkerId, max: usize) -> Vec<Lease> {
+    pub async fn claim(&self, worker: WorkerId, max: usize) -> Vec<Lease> {
         let claimed = self.store.claim(NOW, ClaimRequest::new(worker, max)).await.unwrap();
         claimed.jobs.into_iter().map(|(_, lease)| lease).collect()
     }
 
-    async fn end(&self, leases: &[Lease], outcome: Outcome) -> Vec<Finished> {
+    pub async fn end(&self, leases: &[Lease], outcome: Outcome) -> Vec<Finished> {
         let end = |lease: &Lease| Finish { lease: lease.clone(), outcome: outcome.clone() };
         self.store.finish(NOW, leases.iter().map(end).collect()).await.unwrap()
     }
@@ -47,24 +47,24 @@ impl Queue {
         answer.split_whitespace().map(|count| count.parse().unwrap()).collect()
     }
 
-    async fn listed(&self, state: StateWord) -> Vec<JobId> {
+    pub async fn listed(&self, state: StateWord) -> Vec<JobId> {
         let filter = JobFilter { states: [state].into(), ..JobFilter::default() };
         let request = ListRequest { filter, before: None, limit: 10_000 };
         self.store.list(request).await.unwrap().rows.iter().rev().map(|job| job.id()).collect()
     }
 }
 
-fn open(database: &Database) -> PostgresStore {
+pub(crate) fn open(database: &Database) -> PostgresStore {
     let mut options = Options::parse(&database.url()).unwrap();
     options.callers_clock = true;
     runcue_store_postgres::open(options).unwrap()
 }
 
-fn done() -> Outcome {
+pub(crate) fn done() -> Outcome {
     Outcome::Done { result: None, result_key: None }
 }
 
-fn ids(leases: &[Lease]) -> Vec<JobId> {
+pub(crate) fn ids(leases: &[Lease]) -> Vec<JobId> {
     leases.iter().map(|lease| lease.job).collect()
 }
 

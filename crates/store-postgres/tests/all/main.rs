@@ -16,6 +16,7 @@ mod migrated;
 mod news;
 mod pinned;
 mod pooler;
+mod ready_runs;
 mod round_trips;
 mod tls;
 mod told;
