@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use runcue_core::{JobFilter, JobId, JobSpec, TaskName, Timestamp, WorkerId};
-use runcue_store::{ClaimRequest, Store, SubmitBatch};
+use runcue_store::{ClaimRequest, Finish, Finished, Outcome, Store, SubmitBatch};
 use runcue_store_suite::Maker;
 use runcue_store_suite::scene::drain;
 
@@ -126,4 +126,35 @@ async fn jobs_that_others_change_meanwhile_are_known_to_be_changed() {
         assert_eq!((had.len() + gone.len()) as u128, JOBS);
         assert!(was_read(&servers), "nothing was read with a commit");
     }
+}
+
+/// Two daemons that end many jobs and claim as many at the same time, each after the other had its turn: ends do not wait for
+/// what the claims have to read, and neither gets in the way of the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_ends_and_claims_at_once_are_all_carried_out() {
+    let servers = Servers::new();
+    let (first, second) = reader(&servers).await;
+    let mut daemons = [(first, Vec::new()), (second, Vec::new())];
+    let mut had = HashSet::new();
+    for round in 0.. {
+        let (store, held) = &mut daemons[round % 2];
+        let outcome = Outcome::Done { result: None, result_key: None };
+        let ends: Vec<Finish> = std::mem::take(held)
+            .into_iter()
+            .map(|lease| Finish { lease, outcome: outcome.clone() })
+            .collect();
+        let claims = store.claim(NOW, ClaimRequest::new(WorkerId::from_u128(1), 300));
+        let (ended, claimed) = tokio::join!(store.finish(NOW, ends), claims);
+        let ended = ended.unwrap();
+        assert!(ended.iter().all(|end| matches!(end, Finished::Now { .. })), "{ended:?}");
+        for (job, lease) in claimed.unwrap().jobs {
+            assert!(had.insert(job.id()), "{} was handed out twice", job.id());
+            held.push(lease);
+        }
+        if daemons.iter().all(|(_, held)| held.is_empty()) && had.len() as u128 == JOBS {
+            break;
+        }
+    }
+    let counts = daemons[0].0.stats(NOW).await.unwrap().counts;
+    assert_eq!((u128::from(counts.completed), counts.live()), (JOBS, 0));
 }
