@@ -121,6 +121,7 @@ impl RedisBackend {
         let known = known.to_string();
         let arguments = [&*schema, &self.word, TURN, &known, BEHIND].map(str::as_bytes);
         let gate = format!("gate:{}", self.word);
+        let reading = self.to_read.take();
         let mut waits = false;
         loop {
             let mut batch = Batch::default();
@@ -132,14 +133,22 @@ impl RedisBackend {
             }
             link.queue_script(&mut batch, Script::Begin, &arguments);
             let queued = questions::queue(link, &mut batch, &self.word, asked);
+            let places = batch.len();
+            reading.iter().for_each(|reading| reading.queue(link, &mut batch));
+            let behind = batch.len();
             self.queue_watch(link, &mut batch);
-            let replies = link.all(&batch)?;
-            self.watch = Watch::of(&replies).filter(|_| self.watches && self.bulk);
+            let all = link.all(&batch)?;
+            let (replies, places) = (&all[..], &all[places..behind]);
+            self.watch = Watch::of(replies).filter(|_| self.watches && self.bulk);
             let replies = &replies[usize::from(waits)..];
             let reply = replies.first().cloned().unwrap_or(Value::Nil);
             match text(item(&reply, 0)) {
                 Some(b"ok") => {
                     let answers = questions::read(link, &queued, &replies[1..])?;
+                    if let Some(reading) = reading {
+                        let reading = reading.at(number(item(&reply, 1)));
+                        self.coming = reading.go_on(link, places)?;
+                    }
                     return Ok((reply, answers));
                 }
                 Some(b"newer") => return Err(self.newer(item(&reply, 1))),
@@ -431,6 +440,12 @@ impl Backend for RedisBackend {
     fn begin_reading(&mut self, question: &ReadyQuestion, known: u64) {
         (self.coming, self.came) = (None, None);
         self.to_read = Reading::of(question, known);
+    }
+
+    fn read_when_begun(&mut self, question: &ReadyQuestion) -> bool {
+        (self.coming, self.came) = (None, None);
+        self.to_read = Reading::first(question);
+        self.to_read.is_some()
     }
 
     fn end_reading(&mut self) -> Option<Vec<Job>> {

@@ -1,8 +1,8 @@
 //! Reading the next ready jobs of a lane over the connection of the commits, without anybody waiting for it: their places
-//! with a commit, and their rows right behind it. The server looks them up while the answer to the commit is made use of,
-//! and they are decoded while it is busy with the next one.
+//! with a commit, or when a turn is taken, and their rows right behind it. The server looks them up while the answer is made use
+//! of, and they are decoded while it is busy with the next commit.
 //!
-//! What is read counts only if the revision is still that of the commit when all of it has been read.
+//! What is read counts only if the revision is still the same when all of it has been read.
 
 use redis::Value;
 use runcue_core::Job;
@@ -14,14 +14,14 @@ use crate::keys;
 use crate::questions::{is_ready, queue_rows, read_rows};
 use crate::value::{items, parse, text};
 
-/// The next ready jobs of a lane, which are to be read after a commit.
+/// The next ready jobs of a lane, which are to be read after a commit, or when a turn is taken.
 #[derive(Debug)]
 pub struct Reading {
     key: String,
     /// Between these places of the list, both included.
     from: usize,
     to: usize,
-    /// The revision of the commit.
+    /// The revision of the commit, or of the turn.
     revision: u64,
 }
 
@@ -44,6 +44,16 @@ impl Reading {
             to: from + limit - 1,
             revision: follows + 1,
         })
+    }
+
+    /// The first of the lane, to be read as soon as a turn is taken.
+    pub fn first(question: &ReadyQuestion) -> Option<Self> {
+        Self::of(&ReadyQuestion { known: 0, ..question.clone() }, 0)
+    }
+
+    /// The same as of the revision that the turn begins with.
+    pub fn at(self, revision: u64) -> Self {
+        Self { revision, ..self }
     }
 
     /// Adds what asks for the places to a batch.

@@ -15,7 +15,7 @@ use super::PostgresBackend;
 use super::flight::{Flight, Value};
 use super::lease_runs::LeaseRuns;
 use super::opening::{DROPPED, GROUP, HELD, QUEUE, SCHEDULE, SERVICE, ServiceBody};
-use super::ready_runs::{self, Runs, was_ready};
+use super::ready_runs::{self, Runs};
 use crate::failure::{is_behind, is_known_id};
 use crate::rows::{flags, id_of, outcome, rank_of, signed, small, stage, text};
 
@@ -339,7 +339,7 @@ impl JobPart {
     fn add(&mut self, seq: Seq, write: &JobWrite, in_run: bool) {
         let seq = signed(seq.0);
         let held = was_held(write);
-        let ready = was_ready(write);
+        let ready = write.was_ready();
         match write {
             JobWrite::Insert(job) => {
                 let plain = is_plain(job);
@@ -404,7 +404,7 @@ impl JobPart {
             let job = write.job();
             let places: &mut BTreeMap<_, Vec<Seq>> = match write {
                 JobWrite::Insert(job) if is_plain(job) => &mut now,
-                write if was_ready(write) => &mut before,
+                write if write.was_ready() => &mut before,
                 _ => continue,
             };
             places.entry(ready_runs::place(job)).or_default().push(**seq);

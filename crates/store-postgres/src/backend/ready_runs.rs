@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use runcue_core::{Job, Seq, State, Wait};
-use runcue_store::overlay::JobWrite;
+use runcue_core::{Job, Seq};
 use tokio_postgres::types::Type;
 
 use super::flight::Value;
@@ -19,16 +18,6 @@ type Place = (i64, i64);
 /// The place of a job among the ready ones.
 pub fn place(job: &Job) -> Place {
     (signed(job.lane.0), rank_of(job.spec.priority))
-}
-
-/// Whether a job was ready before the turn.
-pub fn was_ready(write: &JobWrite) -> bool {
-    let before = match write {
-        JobWrite::Insert(_) => return false,
-        JobWrite::Change { before, .. } => before,
-        JobWrite::Delete { job } => &job.life.state,
-    };
-    *before == State::Queued(Wait::Turn)
 }
 
 /// Jobs by where they are found, by column: of each place so many, from one on in the list of all.

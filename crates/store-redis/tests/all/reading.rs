@@ -69,6 +69,24 @@ async fn jobs_behind_those_that_are_known_come_with_a_commit() {
 }
 
 #[tokio::test]
+async fn the_first_jobs_come_behind_the_turn_that_was_begun() {
+    let server = full_queue().await;
+    let (mut backend, begun) = daemon(&server);
+    backend.abandon();
+    let first = ReadyQuestion { behind: None, ..behind(0, 1_200) };
+    assert!(backend.read_when_begun(&first));
+    let revision = backend.begin(begun, None, &Questions::default()).unwrap().revision;
+    assert_eq!(places(&mut backend), Some((1..=1_200).collect()));
+    assert_eq!(places(&mut backend), None, "once");
+    // They are there after a commit that has nothing to do with them, too.
+    backend.abandon();
+    assert!(backend.read_when_begun(&first));
+    assert_eq!(backend.begin(revision, None, &Questions::default()).unwrap().revision, revision);
+    commit(&mut backend, revision);
+    assert_eq!(places(&mut backend), Some((1..=1_200).collect()));
+}
+
+#[tokio::test]
 async fn they_may_be_taken_over_after_the_next_commit_and_after_other_questions() {
     let server = full_queue().await;
     let (mut backend, begun) = daemon(&server);

@@ -83,8 +83,9 @@ struct Server {
     failed: AtomicU32,
     /// A job with this task cannot be written: the server refuses the commit for good.
     refused_task: Option<&'static str>,
-    /// Ready jobs that were read beside a commit.
+    /// Ready jobs that were read beside a commit, and those that were read when a turn had begun.
     read: AtomicU64,
+    put_off: AtomicU64,
     /// Whether daemons have a secret to sign with what they tell each other.
     tells: bool,
     listeners: Mutex<Vec<News>>,
@@ -337,6 +338,7 @@ struct Maps {
     in_turn: bool,
     /// What is read beside the next commit, and what was.
     reading: Option<(ReadyQuestion, Option<Vec<Job>>)>,
+    when_begun: Option<ReadyQuestion>,
 }
 
 impl Maps {
@@ -364,6 +366,12 @@ impl Backend for Maps {
         self.in_turn = true;
         self.server.begun.fetch_add(1, Ordering::Relaxed);
         let revision = rows.revision();
+        if let Some(question) = self.when_begun.take() {
+            let questions = Questions { ready: vec![question.clone()], ..Questions::default() };
+            let read = rows.answer(&questions, false).ready.remove(0);
+            self.server.put_off.fetch_add(read.len() as u64, Ordering::Relaxed);
+            self.reading = Some((question, Some(read)));
+        }
         Ok(Opening {
             revision,
             now: Timestamp::ZERO,
@@ -386,6 +394,11 @@ impl Backend for Maps {
     }
 
     fn begins_behind(&self) -> bool {
+        true
+    }
+
+    fn read_when_begun(&mut self, question: &ReadyQuestion) -> bool {
+        self.when_begun = Some(question.clone());
         true
     }
 
@@ -692,7 +705,8 @@ impl Servers {
     async fn handle(&self) -> Arc<dyn Store> {
         let server = self.latest.lock().unwrap().clone();
         let instance = u128::from(server.handles.fetch_add(1, Ordering::Relaxed) + 1) << 64;
-        let backend = Maps { server: server.clone(), in_turn: false, reading: None };
+        let backend =
+            Maps { server: server.clone(), in_turn: false, reading: None, when_begun: None };
         let settings = Settings {
             place: "maps".to_owned(),
             instance,

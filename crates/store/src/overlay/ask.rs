@@ -49,6 +49,17 @@ impl<B: Backend> Overlay<B> {
         Questions { ids, ready, ..Questions::default() }
     }
 
+    /// Of such questions, has the ready jobs read once the turn is taken, if there is no hurry and the backend can. They are
+    /// taken over when they are needed.
+    pub(super) fn put_off_reading(&mut self, questions: &mut Questions) -> Option<ReadyQuestion> {
+        let [question] = &questions.ready[..] else { return None };
+        // Where the lane begins may be known better when the turn has begun.
+        let question = ReadyQuestion { from: None, ..question.clone() };
+        let put_off = self.desk.backend().read_when_begun(&question);
+        questions.ready.retain(|_| !put_off);
+        put_off.then_some(question)
+    }
+
     /// Asks the backend and keeps the answers.
     pub(super) fn ask(&mut self, questions: Questions) -> Result<Vec<Vec<Job>>> {
         let answers = self.desk.backend().ask(&questions)?;
@@ -277,7 +288,14 @@ impl<B: Backend> Overlay<B> {
                 .any(|job| job.lane == lane && Rank::of(job) > edge)
         };
         if let Some(question) = &self.reading {
-            if question.behind.is_some_and(|edge| has_to_do(question.lane, edge)) {
+            let lane = question.lane;
+            let changes = |write: &JobWrite| write.job().lane == lane && write.changes_ready();
+            let stale = match question.behind {
+                Some(edge) => has_to_do(lane, edge),
+                // It was read before this, from the beginning of the lane.
+                None => writes.jobs.values().any(changes),
+            };
+            if stale {
                 self.reading = None;
             }
             return;
@@ -305,7 +323,8 @@ impl<B: Backend> Overlay<B> {
     pub(super) fn end_reading(&mut self) {
         let Some(question) = self.reading.take() else { return };
         let window = |lane: &ReadyLane| lane.windows.get(&None).and_then(Window::edge);
-        let goes_on = self.ready.get(&question.lane).and_then(window) == question.behind;
+        let edge = self.ready.get(&question.lane).and_then(window);
+        let goes_on = question.behind.is_none() || edge == question.behind;
         if let Some(jobs) = self.desk.read().filter(|_| goes_on) {
             self.fill_ready(&question, jobs);
         }

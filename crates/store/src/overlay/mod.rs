@@ -386,6 +386,12 @@ pub trait Backend: Send + 'static {
         false
     }
 
+    /// Has the first ready jobs of a lane read as soon as the turn that is begun next is taken, without anybody waiting for
+    /// it. They are taken over by [`Backend::end_reading`]. Answers whether that can be.
+    fn read_when_begun(&mut self, _question: &ReadyQuestion) -> bool {
+        false
+    }
+
     /// Whether a search for ready jobs can begin behind a place, so that nothing is read twice.
     fn begins_behind(&self) -> bool {
         false

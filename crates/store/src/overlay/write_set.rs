@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runcue_core::{
     Event, GroupName, Job, Json, LaneId, LaneKey, QueueName, ScheduleName, Seq, ServiceName, State,
-    TaskName, TaskSpec, Timestamp, WorkerId,
+    TaskName, TaskSpec, Timestamp, Wait, WorkerId,
 };
 
 use super::kept::{Places, runs};
@@ -39,6 +39,20 @@ impl JobWrite {
         match self {
             Self::Insert(job) | Self::Change { job, .. } | Self::Delete { job } => job,
         }
+    }
+
+    /// Whether the job was ready before the turn.
+    pub fn was_ready(&self) -> bool {
+        match self {
+            Self::Insert(_) => false,
+            Self::Change { before, .. } => *before == State::Queued(Wait::Turn),
+            Self::Delete { job } => job.life.state == State::Queued(Wait::Turn),
+        }
+    }
+
+    /// Whether it was, or is now.
+    pub(super) fn changes_ready(&self) -> bool {
+        self.was_ready() || self.job().life.state == State::Queued(Wait::Turn)
     }
 }
 

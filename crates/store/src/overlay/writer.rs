@@ -418,7 +418,8 @@ impl<B: Backend> Worker<B> {
         if ends_first && overlay.backend().reads_beside() {
             claims = 0;
         }
-        let questions = overlay.first_questions(heard > overlay.revision, claims);
+        let mut questions = overlay.first_questions(heard > overlay.revision, claims);
+        let put_off = if ends_first { overlay.put_off_reading(&mut questions) } else { None };
         let callers = self.settings.callers_clock.then_some(now);
         let opening = overlay.backend().begin(known, callers, &questions)?;
         self.clock.note(opening.now);
@@ -433,6 +434,7 @@ impl<B: Backend> Worker<B> {
         if self.machine.tables().open(opening, &questions) {
             self.machine.reset();
         }
+        self.machine.tables().reading = put_off;
         self.heard_at = Instant::now();
         self.turn_since = Some(self.heard_at);
         Ok(())

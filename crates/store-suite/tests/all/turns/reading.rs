@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use runcue_core::{JobFilter, JobId, JobSpec, TaskName, Timestamp, WorkerId};
+use runcue_core::{JobFilter, JobId, JobSpec, Lease, TaskName, Timestamp, WorkerId};
 use runcue_store::{ClaimRequest, Finish, Finished, Outcome, Store, SubmitBatch};
 use runcue_store_suite::Maker;
 use runcue_store_suite::scene::drain;
@@ -129,32 +129,49 @@ async fn jobs_that_others_change_meanwhile_are_known_to_be_changed() {
 }
 
 /// Two daemons that end many jobs and claim as many at the same time, each after the other had its turn: ends do not wait for
-/// what the claims have to read, and neither gets in the way of the other.
+/// what the claims have to read, and what they give back meanwhile is not missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_ends_and_claims_at_once_are_all_carried_out() {
     let servers = Servers::new();
     let (first, second) = reader(&servers).await;
     let mut daemons = [(first, Vec::new()), (second, Vec::new())];
-    let mut had = HashSet::new();
-    for round in 0.. {
+    let (mut had, mut ended): (HashSet<JobId>, HashSet<JobId>) = Default::default();
+    for round in 0_usize.. {
         let (store, held) = &mut daemons[round % 2];
-        let outcome = Outcome::Done { result: None, result_key: None };
-        let ends: Vec<Finish> = std::mem::take(held)
-            .into_iter()
-            .map(|lease| Finish { lease, outcome: outcome.clone() })
-            .collect();
+        let end = |(n, lease): (usize, Lease)| {
+            // At first some are given back, and stand before all others again.
+            let back = round < 12 && n.is_multiple_of(7);
+            let done = Outcome::Done { result: None, result_key: None };
+            Finish { lease, outcome: if back { Outcome::HandBack } else { done } }
+        };
+        let ends: Vec<Finish> = std::mem::take(held).into_iter().enumerate().map(end).collect();
+        let mut back = HashSet::new();
+        for Finish { lease, outcome } in &ends {
+            match outcome {
+                Outcome::HandBack => assert!(had.remove(&lease.job) && back.insert(lease.job)),
+                _ => assert!(ended.insert(lease.job)),
+            }
+        }
         let claims = store.claim(NOW, ClaimRequest::new(WorkerId::from_u128(1), 300));
-        let (ended, claimed) = tokio::join!(store.finish(NOW, ends), claims);
-        let ended = ended.unwrap();
-        assert!(ended.iter().all(|end| matches!(end, Finished::Now { .. })), "{ended:?}");
+        let (finished, claimed) = tokio::join!(store.finish(NOW, ends), claims);
+        let finished = finished.unwrap();
+        assert!(finished.iter().all(|end| matches!(end, Finished::Now { .. })), "{finished:?}");
         for (job, lease) in claimed.unwrap().jobs {
             assert!(had.insert(job.id()), "{} was handed out twice", job.id());
+            back.remove(&job.id());
             held.push(lease);
         }
-        if daemons.iter().all(|(_, held)| held.is_empty()) && had.len() as u128 == JOBS {
+        assert!(
+            back.is_empty(),
+            "round {round}: jobs that stand before others were passed over: {back:?}"
+        );
+        if ended.len() as u128 == JOBS {
             break;
         }
+        assert!(round < 100, "only {} of {JOBS} jobs have ended", ended.len());
     }
     let counts = daemons[0].0.stats(NOW).await.unwrap().counts;
     assert_eq!((u128::from(counts.completed), counts.live()), (JOBS, 0));
+    let put_off = servers.latest.lock().unwrap().put_off.load(Ordering::Relaxed);
+    assert!(put_off > 0, "nothing was read after a turn had begun");
 }
