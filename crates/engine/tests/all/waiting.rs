@@ -57,8 +57,11 @@ async fn a_cue_runs_only_the_tasks_it_has() {
     assert_eq!(word(&cue.wait(mine).await.unwrap()), StateWord::Completed);
     cue.drain().await.unwrap();
     assert_eq!(word(&cue.get(other).await.unwrap()), StateWord::Queued);
+    // And those that it gets later, without waiting for the next poll.
+    let before = cue.clock().now();
     cue.define_tasks(vec![quick("theirs")]).await.unwrap();
     assert_eq!(word(&cue.wait(other).await.unwrap()), StateWord::Completed);
+    assert!(cue.clock().now().since(before) < secs(1));
 }
 
 #[tokio::test(start_paused = true)]
