@@ -5,6 +5,7 @@
 mod beside;
 mod commit;
 mod flight;
+mod job_parts;
 mod lease_runs;
 mod opening;
 mod questions;
