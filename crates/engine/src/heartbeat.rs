@@ -5,7 +5,8 @@
 //! Under virtual time it is a task, because only tasks take part in virtual time.
 //!
 //! Between two heartbeats, news makes it look whether a held job was cancelled or taken away. That look
-//! only reads: a heartbeat is itself news, and would call for the next one.
+//! only reads: a heartbeat is itself news, and would call for the next one. A job that has just begun is looked at a
+//! little later: most jobs of a busy queue are over by then, and nobody has to ask for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,10 @@ use crate::dispatch::earliest;
 use crate::running::{Running, Stop};
 use crate::shared::{Shared, backoff};
 
-/// News makes us look at most this often.
+/// News makes us look at most this often, and only at jobs that have been held for so long.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Of so many parts of the time looking takes one at the most.
+const LOOK_SHARE: u32 = 20;
 
 /// Extends the leases of these jobs and passes on what the store says of them.
 pub(crate) async fn beat(shared: &Shared, now: Timestamp, held: &[Arc<Running>]) -> Result<()> {
@@ -67,12 +70,16 @@ fn ask_to_stop(running: &Running, why: Stop) {
     }
 }
 
-/// Reads whether any held job was cancelled or taken away.
-pub(crate) async fn look(shared: &Shared) -> Result<()> {
-    let held: Vec<_> =
-        shared.running.all().into_iter().filter(|running| !running.has_ended()).collect();
+/// Reads whether any job that has been held for a while was cancelled or taken away. Answers whether there are others.
+pub(crate) async fn look(shared: &Shared) -> Result<bool> {
+    // A clock that was set back makes nobody younger.
+    let now = shared.clock.now();
+    let is_young =
+        |running: &Arc<Running>| running.asked <= now && now.since(running.asked) < LOOK_EVERY;
+    let at_work = shared.running.all().into_iter().filter(|running| !running.has_ended());
+    let (young, held): (Vec<_>, Vec<_>) = at_work.partition(is_young);
     if held.is_empty() {
-        return Ok(());
+        return Ok(!young.is_empty());
     }
     let ids = held.iter().map(|running| running.id()).collect();
     let jobs = shared.ask(shared.store.get(ids)).await?;
@@ -86,7 +93,7 @@ pub(crate) async fn look(shared: &Shared) -> Result<()> {
             _ => ask_to_stop(running, Stop::Lost),
         }
     }
-    Ok(())
+    Ok(!young.is_empty())
 }
 
 fn is_ours(job: &Job, running: &Running) -> bool {
@@ -97,28 +104,32 @@ fn is_ours(job: &Job, running: &Running) -> bool {
 pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
     let mut news = shared.news.subscribe();
     let mut next_beat = shared.clock.now().plus(shared.settings.heartbeat);
-    let mut next_look = Timestamp::ZERO;
+    // When to look, if there is a reason to, and when at the earliest.
+    let (mut look_at, mut not_before) = (None, Timestamp::ZERO);
     let mut failures = 0;
     loop {
+        // A clock that was set back does not put the next beat off.
+        next_beat = next_beat.min(shared.clock.now().plus(shared.settings.heartbeat));
         let wake = earliest(Some(next_beat), shared.running.progress_due());
-        let look_now = tokio::select! {
+        tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = shared.sleep_until(wake) => false,
-            () = shared.running.progress_noted() => continue,
-            () = shared.running.added() => true,
-            _ = news.changed() => true,
-        };
-        if look_now {
-            if !shared.running.is_empty() {
-                shared.sleep_until(Some(next_look)).await;
+            () = shared.sleep_until(wake) => {}
+            () = shared.sleep_until(look_at), if look_at.is_some() => {
                 news.mark_unchanged();
-                if let Err(error) = look(shared).await {
-                    tracing::debug!(%error, "held jobs could not be looked at");
-                }
-                next_look = shared.clock.now().plus(LOOK_EVERY);
+                look_at = look_and_plan(shared, &mut not_before).await;
+                continue;
             }
-            continue;
+            () = shared.running.progress_noted() => continue,
+            () = shared.running.added(), if look_at.is_none() => {
+                look_at = Some(not_before.max(shared.clock.now().plus(LOOK_EVERY)));
+                continue;
+            }
+            // Whoever holds nothing is not woken: the news are somebody else's, who should not have to share a core.
+            _ = news.changed(), if look_at.is_none() && !shared.running.is_empty() => {
+                look_at = Some(not_before);
+                continue;
+            }
         }
         let now = shared.clock.now();
         let full = now >= next_beat;
@@ -135,6 +146,21 @@ pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
                 next_beat = now.plus(backoff(failures).min(shared.settings.heartbeat));
                 tokio::time::sleep(backoff(0)).await;
             }
+        }
+    }
+}
+
+/// Looks, and answers when to look again without further news: at those that have just begun.
+async fn look_and_plan(shared: &Shared, not_before: &mut Timestamp) -> Option<Timestamp> {
+    let begun = shared.clock.now();
+    let looked = look(shared).await;
+    let now = shared.clock.now();
+    *not_before = now.plus(LOOK_EVERY.max(now.since(begun) * LOOK_SHARE));
+    match looked {
+        Ok(others) => others.then_some(*not_before),
+        Err(error) => {
+            tracing::debug!(%error, "held jobs could not be looked at");
+            Some(*not_before)
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use runcue_core::{RetryPolicy, StateWord, WorkerId};
-use runcue_engine::{Clock, Cue, NewJob, SystemClock, Task, testing};
+use runcue_engine::{Clock, Cue, NewJob, SystemClock, Task, VirtualClock, testing};
 use runcue_store::{ClaimRequest, MemoryStore, Store};
 
+use crate::faulty::Faulty;
 use crate::support::{Record, endless, millis, secs, slow, until_running, word};
 
 #[tokio::test(start_paused = true)]
@@ -53,6 +54,23 @@ async fn a_lost_lease_stops_the_work_and_leaves_the_newer_attempt_alone() {
     assert_eq!((lease.worker, lease.attempt), (other, 2));
     cue.stop().await.unwrap();
     assert!(cue.get(id).await.unwrap().life.state.lease().is_some(), "nothing was reported");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_jobs_that_take_a_while_are_looked_at() {
+    let store = Faulty::new();
+    let cue = Cue::builder_on(store.clone()).clock(VirtualClock::default()).slots(2);
+    let cue = cue.task(slow("short", millis(100))).task(slow("long", secs(2)));
+    let cue = cue.build().await.unwrap();
+    cue.start();
+    cue.submit_all((0..40).map(|_| NewJob::of("short")).collect()).await.unwrap();
+    tokio::time::sleep(secs(4)).await;
+    assert_eq!(cue.stats().await.unwrap().counts.completed, 40);
+    assert_eq!(store.calls("get"), 0, "each was over before anybody could have cancelled it");
+    cue.submit(NewJob::of("long")).await.unwrap();
+    tokio::time::sleep(secs(1)).await;
+    assert!(store.calls("get") > 0, "it may have been cancelled between its claim and its start");
+    cue.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
