@@ -152,6 +152,8 @@ enum Start {
 
 /// Jobs for each daemon before those that are counted.
 const BEFORE: usize = 5_000;
+/// How long the daemons have to look at the jobs that came, and find the queue paused, before time runs.
+const SETTLE: Duration = Duration::from_millis(500);
 
 /// Jobs per second of engines that drain one queue together, until every completion is stored.
 async fn through_engines(
@@ -186,6 +188,7 @@ async fn through_engines(
         let paused = |paused| vec![QueueSpec { paused, ..QueueSpec::default() }];
         store.upsert_queues(crate::now(), paused(true)).await?;
         submit(&*store, &mut jobs, count).await?;
+        tokio::time::sleep(SETTLE).await;
         begun.store(0, Ordering::Relaxed);
         begin = Instant::now();
         store.upsert_queues(crate::now(), paused(false)).await?;

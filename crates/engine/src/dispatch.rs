@@ -38,8 +38,8 @@ impl Dispatcher {
     }
 
     /// Claims up to the free slots and starts what it got, whenever there is a reason to, until the engine stops. Where
-    /// there are more jobs than slots it asks for half as many at a time, twice: the store can decide about some while it
-    /// writes down others.
+    /// there are many slots it asks for half as many at a time, and twice as long as it gets all it asks for: the store can
+    /// decide about some while it writes down others.
     pub(crate) async fn run(self) {
         let shared = &self.shared;
         let mut news = shared.news.subscribe();
@@ -60,8 +60,9 @@ impl Dispatcher {
             }
             while due && claims.len() < if plenty { 2 } else { 1 } {
                 let free = shared.free_slots().saturating_sub(asking);
-                let half = shared.slots.load(Ordering::Relaxed).div_ceil(2);
-                let most = if plenty { free.min(half) } else { free };
+                let slots = shared.slots.load(Ordering::Relaxed);
+                let half = slots.div_ceil(2);
+                let most = if slots >= MANY { free.min(half) } else { free };
                 // A second claim for few slots can wait, and be one for more.
                 if !claims.is_empty() && most < half / 2 {
                     break;

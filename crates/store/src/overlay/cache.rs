@@ -281,6 +281,11 @@ impl<B: Backend> Overlay<B> {
         self.timed = closed_lists();
     }
 
+    /// How many jobs the turn hands out, and how many of those that were handed out come back.
+    pub(super) fn handed_out_and_back(&self) -> (usize, usize) {
+        self.writes.handed_out_and_back()
+    }
+
     /// What the turn writes. The overlay holds it as done from here on.
     pub(super) fn take_writes(&mut self, id: CommitId, in_turn: bool, keep: bool) -> WriteSet {
         let mut writes = std::mem::take(&mut self.writes);

@@ -153,4 +153,19 @@ impl WriteSet {
     pub fn changed(&self) -> Vec<Places> {
         runs(self.jobs.keys().copied())
     }
+
+    /// How many jobs it hands out, and how many of those that were handed out come back.
+    pub(super) fn handed_out_and_back(&self) -> (usize, usize) {
+        let mut moved = (0, 0);
+        for write in self.jobs.values() {
+            if let JobWrite::Change { job, before } = write {
+                match (before.lease().is_some(), job.life.state.lease().is_some()) {
+                    (false, true) => moved.0 += 1,
+                    (true, false) => moved.1 += 1,
+                    _ => {}
+                }
+            }
+        }
+        moved
+    }
 }

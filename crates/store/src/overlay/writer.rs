@@ -26,7 +26,7 @@ use super::told::Voice;
 use super::{Backend, CommitId, Committed, WriteSet};
 use crate::machine::Machine;
 use crate::{Result, StoreError};
-use gather::{TOGETHER, is_large_claim};
+use gather::{TOGETHER, is_large_claim, linger};
 
 /// Turns in a row in which nobody else has written, before turns are skipped.
 const ALONE: u32 = 3;
@@ -125,8 +125,12 @@ pub(super) struct Worker<B> {
     followed: u32,
     /// How many jobs the latest commit was about.
     written: usize,
+    /// How many jobs were handed out in this turn that have not come back.
+    handed_out: usize,
     /// Whether another request comes to share the commit of one that waits for it.
     company: Vain,
+    /// Whether those who were handed many jobs come back while the turn is kept for them.
+    coming_back: Vain,
     /// Whether everything since the last turn was begun, or before, came from here or was told.
     fresh: bool,
     /// Whether the queue was asked for its secret.
@@ -172,7 +176,9 @@ impl<B: Backend> Worker<B> {
             ended_at: None,
             followed: 0,
             written: 0,
+            handed_out: 0,
             company: Vain::default(),
+            coming_back: Vain::default(),
             fresh: false,
             voiced: false,
             doubt: 0,
@@ -198,7 +204,7 @@ impl<B: Backend> Worker<B> {
             if self.waiting.is_empty() || self.retry_at.is_some_and(|at| at > Instant::now()) {
                 continue;
             }
-            let at_once = self.ended_at.is_some_and(|at| at.elapsed() < self.linger());
+            let at_once = self.ended_at.is_some_and(|at| at.elapsed() < linger(self.written));
             self.followed = if at_once { self.followed.saturating_add(1) } else { 0 };
             self.await_landing();
             self.await_company();
@@ -219,12 +225,15 @@ impl<B: Backend> Worker<B> {
         self.leave_turn();
     }
 
-    /// Takes over what others have told, so that their changes need not be asked for.
-    fn catch_up(&mut self) {
+    /// Takes over what others have told, so that their changes need not be asked for. Answers whether there was any.
+    fn catch_up(&mut self) -> bool {
         let overlay = self.machine.tables();
+        let mut told_any = false;
         for told in self.news.messages.take(overlay.voice.as_ref()) {
-            self.fresh |= overlay.hear(told);
+            told_any |= overlay.hear(told);
         }
+        self.fresh |= told_any;
+        told_any
     }
 
     /// Reads jobs that will probably be claimed next, while those who were answered are busy with theirs. What it reads may
@@ -345,18 +354,16 @@ impl<B: Backend> Worker<B> {
         }
         let keeps = |flight: &Flight<B>| flight.writes.keeps_turn;
         let kept = self.turn_since.is_some() || self.flight.as_ref().is_some_and(keeps);
-        if !kept && self.machine.revision().is_some() {
-            self.catch_up();
-        }
+        let told = !kept && self.machine.revision().is_some() && self.catch_up();
         let heard = self.news.heard.load(Ordering::Acquire);
         let sure = self.fresh && self.doubt == 0;
-        // Much would be decided in vain on what is out of date.
+        // Much would be decided in vain on what is out of date, or on what several others were told as well.
         let jobs: usize = turn.iter().map(|request| request.foresight.len()).sum();
         let waited = self.flight.is_none() && self.heard_at.elapsed() > LONG_AGO;
-        let long_ago = jobs >= LARGE && waited;
+        let in_vain = jobs >= LARGE && (told || (waited && !sure));
         let in_turn = kept
             || (self.alone < self.wanted_alone && !sure)
-            || (long_ago && !sure)
+            || in_vain
             || heard > self.machine.tables().revision
             || self.machine.revision().is_none();
         let now = turn.front().map_or(Timestamp::ZERO, |request| request.now);
@@ -437,6 +444,7 @@ impl<B: Backend> Worker<B> {
         self.machine.tables().reading = put_off;
         self.heard_at = Instant::now();
         self.turn_since = Some(self.heard_at);
+        self.handed_out = 0;
         Ok(())
     }
 
@@ -457,11 +465,15 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Whether the turn may be kept after a commit: there is more to do, and others have not waited long.
-    fn may_keep(&self) -> bool {
+    /// Whether the turn may be kept after a commit: there is more to do, or will be as soon as those who were just handed
+    /// many jobs come back, and others have not waited long.
+    fn may_keep(&mut self, claimed: usize) -> bool {
+        if self.turn_since.is_none_or(|since| since.elapsed() >= KEPT) {
+            return false;
+        }
         let followed = if self.written >= LARGE { 1 } else { FOLLOWED };
         let more = self.followed >= followed || self.waiting.iter().any(is_large_claim);
-        more && self.turn_since.is_some_and(|since| since.elapsed() < KEPT)
+        more || (claimed >= LARGE && self.coming_back.is_worth_it())
     }
 
     /// Runs every request once. Answers what is to be done if they cannot all go into this turn.
@@ -523,7 +535,9 @@ impl<B: Backend> Worker<B> {
                 Err(error) => return self.failed(error),
             }
         }
-        if in_turn && !(sure && self.may_keep()) {
+        // Whoever found nothing, and has nobody at work who will come back, has no use for it.
+        let done = self.waiting.is_empty() && self.handed_out == 0;
+        if in_turn && (done || !(sure && self.may_keep(0))) {
             self.leave_turn();
         }
         self.machine.tables().end();
@@ -534,7 +548,9 @@ impl<B: Backend> Worker<B> {
         self.commits += 1;
         let id = CommitId(self.settings.instance ^ u128::from(self.commits));
         let in_turn = self.turn_since.is_some();
-        let keep = in_turn && self.may_keep();
+        let (claimed, ended) = self.machine.tables().handed_out_and_back();
+        self.handed_out = (self.handed_out + claimed).saturating_sub(ended);
+        let keep = in_turn && self.may_keep(claimed);
         let since = self.turn_since.take();
         let large = self.settings.large;
         let sure = large == 0 || !self.waiting.is_empty();

@@ -10,7 +10,7 @@ use super::{FOLLOWED, LARGE, Vain, Worker};
 
 /// Requests in one turn at the most, so that no caller waits long for the first of many.
 pub(super) const TOGETHER: usize = 256;
-/// How long a kept turn waits for the next request, and how much longer for each job that was written, because whoever was
+/// How long a kept turn waits for the next request, and how much longer for each job that is at work, because whoever was
 /// answered is busy with all of them.
 const LINGER: Duration = Duration::from_micros(400);
 const LINGER_PER_JOB: Duration = Duration::from_micros(3);
@@ -107,15 +107,11 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    pub(super) fn linger(&self) -> Duration {
-        let jobs = u32::try_from(self.written).unwrap_or(u32::MAX).min(2000);
-        LINGER + LINGER_PER_JOB * jobs
-    }
-
     /// A turn that is kept waits a moment for the next request; then others may have it.
     fn next_message(&mut self) -> Option<Message<B>> {
         if self.turn_since.is_some() {
-            if let Ok(message) = self.requests.recv_timeout(self.linger()) {
+            if let Ok(message) = self.requests.recv_timeout(linger(self.handed_out)) {
+                self.coming_back = Vain::default();
                 return Some(message);
             }
             self.leave_turn();
@@ -175,6 +171,11 @@ impl<B: Backend> Worker<B> {
             }
         }
     }
+}
+
+/// How long whoever is busy with so many jobs may take to come back.
+pub(super) fn linger(jobs: usize) -> Duration {
+    LINGER + LINGER_PER_JOB * u32::try_from(jobs).unwrap_or(u32::MAX).min(2000)
 }
 
 /// Of the two things that a busy daemon asks for, to end jobs and to claim others, this is the one that is worth a turn.
