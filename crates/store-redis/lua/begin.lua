@@ -1,6 +1,6 @@
 -- Takes the turn if it is free, and says what has happened since a revision.
 -- KEYS: meta. ARGV: schema, the turn's own word, how long it lasts at the most in ms, the known revision, how
--- many revisions behind is too far.
+-- many revisions behind is too far, how much there is to do ('little', 'much', or 'again' of whoever has lent the turn).
 -- Answers {'newer', schema}, {'pending', commit}, {'busy'} or {'ok', revision, seconds, µs, numbers, changes},
 -- where changes is nothing if there are none, 'whole' if they cannot be told, or a list of them.
 
@@ -15,10 +15,10 @@ if meta[4] then
 end
 -- Whoever waits is next: a daemon that has just had a turn does not take another one before them.
 local holder, waits = call('GET', prefix .. 'turn'), call('GET', prefix .. 'next')
-local waiting = prefix .. 'line'
+local waiting = prefix .. (ARGV[6] == 'little' and 'first' or 'line')
 if (holder and holder ~= ARGV[2]) or (waits and waits ~= ARGV[2]) then
     if not call('LPOS', waiting, ARGV[2]) then
-        call('RPUSH', waiting, ARGV[2])
+        call(ARGV[6] == 'again' and 'LPUSH' or 'RPUSH', waiting, ARGV[2])
     end
     call('PEXPIRE', waiting, 30000)
     return {'busy'}
@@ -26,7 +26,8 @@ end
 if waits then
     call('DEL', prefix .. 'next')
 end
-call('LREM', waiting, 0, ARGV[2])
+call('LREM', prefix .. 'first', 0, ARGV[2])
+call('LREM', prefix .. 'line', 0, ARGV[2])
 call('SET', prefix .. 'turn', ARGV[2], 'PX', ARGV[3])
 
 local revision, known = tonumber(meta[2] or '1'), tonumber(ARGV[4])

@@ -3,7 +3,8 @@
 -- numbers, what others must know, what wakes them or nothing, '1' if more is staged, ids of new jobs,
 -- changes to carry out, how long the turn lasts from here on in ms or nothing if it ends. Ids and changes are
 -- packed.
--- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', seconds, µs, '1' if the turn goes on}.
+-- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', seconds, µs, '1' if the turn goes on, '1' if somebody
+-- with little to do waits for it}.
 
 local meta = call('HMGET', KEYS[1], 'schema', 'revision', 'pending')
 if meta[1] and tonumber(meta[1]) > tonumber(ARGV[1]) then
@@ -55,4 +56,4 @@ if ARGV[8] ~= '' then
     redis.pcall('PUBLISH', prefix .. 'news', ARGV[8])
 end
 local time = call('TIME')
-return {'done', time[1], time[2], kept}
+return {'done', time[1], time[2], kept, tostring(call('EXISTS', prefix .. 'first'))}

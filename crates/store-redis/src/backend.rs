@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use runcue_core::{Job, LaneId, Seq, Timestamp, WorkerId};
 use runcue_store::overlay::{
-    Answers, Backend, Changed, CommitId, Committed, Find, Numbers, Opening, PrunedEvents,
+    Answers, Backend, Changed, CommitId, Committed, Find, Haste, Numbers, Opening, PrunedEvents,
     Questions, Rank, ReadyQuestion, Timed, WriteSet,
 };
 use runcue_store::tables::InboxRow;
@@ -114,12 +114,18 @@ impl RedisBackend {
         link: &mut Link,
         known: u64,
         asked: &Questions,
+        haste: Haste,
     ) -> Result<(Value, Answers)> {
         let begun = Instant::now();
         let mut pause = LOOKS.0;
         let schema = SCHEMA.to_string();
         let known = known.to_string();
-        let arguments = [&*schema, &self.word, TURN, &known, BEHIND].map(str::as_bytes);
+        let haste = match haste {
+            Haste::Little => "little",
+            Haste::Much => "much",
+            Haste::Again => "again",
+        };
+        let arguments = [&*schema, &self.word, TURN, &known, BEHIND, haste].map(str::as_bytes);
         let gate = format!("gate:{}", self.word);
         let reading = self.to_read.take();
         let mut waits = false;
@@ -232,12 +238,13 @@ impl RedisBackend {
             let (coming, came) = (&mut self.coming, &mut self.came);
             let done = transaction.send(link, |link| take_over(link, coming, came))?;
             return Ok(match done {
-                Done::Written { now, kept, watch, read } => {
+                Done::Written { now, kept, hurry, watch, read } => {
                     self.watch = watch;
                     if let Some(reading) = reading {
                         self.coming = reading.go_on(link, &read)?;
                     }
-                    Committed::Done { now: clock(item(&now, 0), item(&now, 1)), kept }
+                    let now = clock(item(&now, 0), item(&now, 1));
+                    Committed::Done { now, kept, hurry }
                 }
                 Done::Behind => Committed::Behind,
             });
@@ -276,7 +283,8 @@ impl RedisBackend {
                     apply(link)?;
                 }
                 let now = clock(item(reply, 1), item(reply, 2));
-                return Ok(Committed::Done { now, kept: text(item(reply, 3)) == Some(b"1") });
+                let is_so = |place: usize| text(item(reply, place)) == Some(b"1");
+                return Ok(Committed::Done { now, kept: is_so(3), hurry: is_so(4) });
             }
             Some(b"known") => {
                 Committed::Known(items(reply)[1..].iter().filter_map(job_id).collect())
@@ -400,10 +408,11 @@ impl Backend for RedisBackend {
         known: u64,
         now: Option<Timestamp>,
         questions: &Questions,
+        haste: Haste,
     ) -> Result<Opening> {
         let known = if self.distrust { 0 } else { known };
         self.on(|this, link| {
-            let (reply, answers) = this.take_turn(link, known, questions)?;
+            let (reply, answers) = this.take_turn(link, known, questions, haste)?;
             let server_now = clock(item(&reply, 2), item(&reply, 3));
             let numbers: Numbers =
                 rows::read_numbers(text(item(&reply, 4))).map_err(|why| link.unreadable(why))?;

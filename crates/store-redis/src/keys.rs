@@ -5,7 +5,8 @@
 //! |---|---|---|
 //! | `meta` | hash | `schema`, `revision`, `numbers`; `pending`: a large commit that is being carried out; `secret`: what daemons sign with what they tell each other |
 //! | `turn` | string | the word of the daemon whose turn it is; expires |
-//! | `line` | list | the words of daemons that wait for their turn, in the order they came; expires |
+//! | `line` | list | the words of daemons that wait for their turn with much to do, in the order they came; expires |
+//! | `first` | list | the same of those with little to do, who go first |
 //! | `next` | string | the word of the daemon whose turn is next; expires |
 //! | `gate:<word>` | list | tells the daemon that it is next; expires |
 //! | `commit:<daemon>` | string | the latest commit of a daemon, to recognise it when a reply is lost |

@@ -86,6 +86,8 @@ pub enum Done {
         now: Value,
         /// Whether the turn goes on.
         kept: bool,
+        /// Whether somebody with little to do waits for it, if it does.
+        hurry: bool,
         /// What is watched from here on.
         watch: Option<Watch>,
         /// What was to be read.
@@ -118,6 +120,7 @@ impl Transaction<'_> {
         self.changes.queue(link, &mut batch);
         let kept = matches!(self.turn, Some((_, Some(_))));
         if let Some((_, Some(lasts))) = self.turn {
+            link.queue(&mut batch, "EXISTS", "first", &[]);
             link.queue(&mut batch, "PEXPIRE", "turn", &[lasts.as_bytes()]);
         }
         batch.add(&[b"TIME"]);
@@ -154,9 +157,10 @@ impl Transaction<'_> {
                 return Err(away);
             }
         }
-        let [.., lasts, now] = items(&done) else { return Ok(Done::Behind) };
+        let [.., waits, lasts, now] = items(&done) else { return Ok(Done::Behind) };
         let kept = kept && *lasts == Value::Int(1);
-        Ok(Done::Written { now: now.clone(), kept, watch, read })
+        let hurry = kept && *waits == Value::Int(1);
+        Ok(Done::Written { now: now.clone(), kept, hurry, watch, read })
     }
 }
 

@@ -14,10 +14,10 @@ use super::PostgresBackend;
 use super::flight::{Flight, Value};
 use super::job_parts::{JobPart, job_parts};
 use super::opening::{DROPPED, GROUP, HELD, QUEUE, SCHEDULE, SERVICE, ServiceBody};
+use super::turns::{After, HURRY, KEEP_BOTH, KEEP_TURN, Turn};
 use crate::failure::{is_behind, is_known_id};
 use crate::rows::{id_of, rank_of, signed, small, text};
 
-const KEEP_TURN: &str = "SELECT runcue.keep_turn()";
 const FOLLOW: &str = "SELECT runcue.follow($1)";
 /// Quotes what is told.
 const TOLD: &str = "$told$";
@@ -62,7 +62,8 @@ static WHOLE_BOTH: LazyLock<String> = LazyLock::new(|| {
 
 /// How a statement of a commit went.
 enum Wrote {
-    Done(i64),
+    /// When, and whether somebody with little to do waits.
+    Done(i64, bool),
     Behind,
     Known,
 }
@@ -77,12 +78,17 @@ impl PostgresBackend {
         let both = jobs.values().into_iter().chain(rest.values());
         let types: Vec<Type> = both.map(|(_, of)| of).collect();
         self.text(&WRITE_BOTH, &types)?;
+        self.text(KEEP_BOTH, &[])?;
+        self.text(HURRY, &[])?;
         self.text(KEEP_TURN, &[]).map(drop)
     }
 
     pub(super) fn write(&mut self, writes: &WriteSet) -> Result<Committed> {
         let parts = job_parts(writes, self.options.together);
-        if !writes.in_turn && !self.in_turn && !self.options.pooler() && parts.len() < 2 {
+        if !writes.in_turn {
+            self.renounce_lent();
+        }
+        if !writes.in_turn && !self.turn.held && !self.options.pooler() && parts.len() < 2 {
             return self.write_whole(writes, parts.first());
         }
         let follows = signed(writes.follows);
@@ -106,21 +112,24 @@ impl PostgresBackend {
         let turn = if last.is_some() { &WRITE_BOTH } else { &WRITE_TURN };
         let turn = self.text(turn, &of(values.clone()))?;
         let rows = writes.jobs.len() + writes.events.len();
-        let hold = self.text(KEEP_TURN, &[])?;
-        let in_turn = std::mem::take(&mut self.in_turn);
+        let turn_held = std::mem::take(&mut self.turn);
+        let in_turn = turn_held.held;
         if writes.in_turn && !in_turn {
+            self.turn = turn_held;
+            self.abandon();
             return Ok(Committed::Behind);
         }
         // Behind a pooler the next transaction may run on another connection.
         let keep = writes.keeps_turn && in_turn && !self.options.pooler();
-        let lasting = std::mem::take(&mut self.lasting);
-        // What a log of the server shows of a commit, whose other statements are known to it by number.
-        let end = match (lasting, keep) {
-            (_, true) => "/* write_turn */ COMMIT; BEGIN",
-            (true, false) => "/* write_turn */ COMMIT; SELECT runcue.end_turn()",
-            (false, false) => "/* write_turn */ COMMIT",
+        let after = match (keep, writes.lends_turn && turn_held.gate_lasting) {
+            (true, _) => After::Kept,
+            (false, true) => After::Lent,
+            (false, false) => After::Ends,
         };
-        let (begin, end) = (self.begin.clone(), self.options.sql(end));
+        let (end, next) = turn_held.commit(after);
+        let hold = turn_held.keep().filter(|_| keep).map(|sql| self.text(sql, &[])).transpose()?;
+        let hurry = keep.then(|| self.text(HURRY, &[])).transpose()?;
+        let (begin, end) = (self.begin.clone(), self.options.sql(&end));
         let channel = self.options.channel().replace('"', "\"\"");
         let notify = told.map(|told| format!("NOTIFY \"{channel}\", {TOLD}{told}{TOLD}"));
         let wrote = self.run(rows, async |client| {
@@ -134,8 +143,8 @@ impl PostgresBackend {
                 most.iter().for_each(|part| flight.ask(jobs, part.values()));
             }
             flight.ask(&turn, values);
-            if keep && !lasting {
-                flight.ask(&hold, vec![]);
+            for asked in hold.iter().chain(&hurry) {
+                flight.ask(asked, vec![]);
             }
             // Apart from the end, which also ends a transaction that has failed.
             if let Some(notify) = &notify {
@@ -147,22 +156,27 @@ impl PostgresBackend {
                     let before = if in_turn { 0 } else { 2 } + most.len();
                     (0..before).for_each(|_| landed.skip());
                     let now = landed.next().first().map(|row| row.get(0));
-                    Ok(Wrote::Done(now.unwrap_or(0)))
+                    hold.iter().for_each(|_| landed.skip());
+                    let waits =
+                        hurry.is_some() && landed.next().first().is_some_and(|row| row.get(0));
+                    Ok(Wrote::Done(now.unwrap_or(0), waits))
                 }
                 Err(error) if is_behind(&error) => Ok(Wrote::Behind),
                 Err(error) if is_known_id(&error) => Ok(Wrote::Known),
                 Err(error) => Err(error),
             }
         });
-        if let Ok(Wrote::Done(_)) = wrote {
-            (self.in_turn, self.lasting) = (keep, keep);
-        } else if keep || lasting {
+        if let Ok(Wrote::Done(..)) = wrote {
+            self.turn = next;
+        } else if self.client.is_some() && (turn_held.gate_lasting || turn_held.lasting || keep) {
             // The next transaction may have begun, and the turn would outlast it.
-            (self.in_turn, self.lasting) = (true, true);
+            self.turn = Turn { held: true, lasting: true, gated: true, gate_lasting: true };
             self.abandon();
         }
         Ok(match wrote? {
-            Wrote::Done(now) => Committed::Done { now: Timestamp::from_micros(now), kept: keep },
+            Wrote::Done(now, hurry) => {
+                Committed::Done { now: Timestamp::from_micros(now), kept: keep, hurry }
+            }
             Wrote::Behind => Committed::Behind,
             Wrote::Known => Committed::Known(self.known(writes)?),
         })
@@ -188,13 +202,17 @@ impl PostgresBackend {
         let text = self.text(if jobs.is_some() { &WHOLE_BOTH } else { &WHOLE_TURN }, &types)?;
         let rows = writes.jobs.len() + writes.events.len();
         let wrote = self.run(rows, async |client| match text.query(client, &values).await {
-            Ok(rows) => Ok(Wrote::Done(rows.first().and_then(|row| row.get(0)).unwrap_or(0))),
+            Ok(rows) => {
+                Ok(Wrote::Done(rows.first().and_then(|row| row.get(0)).unwrap_or(0), false))
+            }
             Err(error) if is_behind(&error) => Ok(Wrote::Behind),
             Err(error) if is_known_id(&error) => Ok(Wrote::Known),
             Err(error) => Err(error),
         });
         Ok(match wrote? {
-            Wrote::Done(now) => Committed::Done { now: Timestamp::from_micros(now), kept: false },
+            Wrote::Done(now, hurry) => {
+                Committed::Done { now: Timestamp::from_micros(now), kept: false, hurry }
+            }
             Wrote::Behind => Committed::Behind,
             Wrote::Known => Committed::Known(self.known(writes)?),
         })

@@ -11,6 +11,7 @@ mod opening;
 mod questions;
 mod ready_runs;
 mod search;
+mod turns;
 
 pub(crate) use commit::RECORD;
 
@@ -19,8 +20,8 @@ use std::time::Duration;
 
 use runcue_core::{Job, LaneId, Seq, Timestamp};
 use runcue_store::overlay::{
-    Answers, Backend, Changed, CommitId, Committed, Find, Opening, PrunedEvents, Questions, Rank,
-    ReadyQuestion, Timed, WriteSet,
+    Answers, Backend, Changed, CommitId, Committed, Find, Haste, Opening, PrunedEvents, Questions,
+    Rank, ReadyQuestion, Timed, WriteSet,
 };
 use runcue_store::tables::InboxRow;
 use runcue_store::{Result, StoreError, WorkerSpec};
@@ -35,6 +36,7 @@ use crate::migrate;
 use crate::rows::{signed, unsigned};
 use beside::Beside;
 use flight::{Flight, Landed, Text, Value};
+use turns::Turn;
 
 /// How the writer's statements run. Whoever is silent in its turn loses it. Rows are found by their keys, however
 /// few or many the planner believes there are, so that one plan is right for ever and need not be made again.
@@ -62,9 +64,7 @@ pub struct PostgresBackend {
     options: Options,
     runtime: Runtime,
     client: Option<Client>,
-    in_turn: bool,
-    /// Whether the turn outlasts its transaction.
-    lasting: bool,
+    turn: Turn,
     /// What is read while a commit is under way.
     beside: Beside,
     /// Statements of this connection.
@@ -82,8 +82,7 @@ impl PostgresBackend {
             options,
             runtime,
             client: None,
-            in_turn: false,
-            lasting: false,
+            turn: Turn::default(),
             beside: Beside::default(),
             texts: HashMap::new(),
             begin: String::new(),
@@ -161,10 +160,16 @@ impl PostgresBackend {
         }
     }
 
+    /// Whoever has lent the turn and does something else meanwhile does not want it back.
+    fn renounce_lent(&mut self) {
+        if self.turn.is_lent() {
+            self.abandon();
+        }
+    }
+
     fn drop_connection(&mut self) {
         self.client = None;
-        self.in_turn = false;
-        self.lasting = false;
+        self.turn = Turn::default();
         self.beside.reset();
         self.texts.clear();
     }
@@ -213,8 +218,9 @@ impl Backend for PostgresBackend {
         known: u64,
         now: Option<Timestamp>,
         questions: &Questions,
+        haste: Haste,
     ) -> Result<Opening> {
-        self.open_turn(known, now, questions)
+        self.open_turn(known, now, questions, haste)
     }
 
     fn look(&mut self) -> Result<(u64, Timestamp)> {
@@ -337,11 +343,9 @@ impl Backend for PostgresBackend {
     }
 
     fn abandon(&mut self) {
-        if std::mem::take(&mut self.in_turn) {
-            let end = match std::mem::take(&mut self.lasting) {
-                true => self.options.sql("ROLLBACK; SELECT runcue.end_turn()"),
-                false => "ROLLBACK".to_owned(),
-            };
+        let turn = std::mem::take(&mut self.turn);
+        if let Some(end) = turn.abandoned() {
+            let end = self.options.sql(&end);
             // If it cannot be said, the server ends the turn with the connection.
             if self.run(0, async |client| client.batch_execute(&end).await).is_err() {
                 self.drop_connection();

@@ -7,7 +7,7 @@ use runcue_core::{
     GroupName, Key, LaneId, LaneKey, ScheduleName, Seq, ServiceName, Timestamp, Token,
 };
 use runcue_store::overlay::{
-    Changed, Earliest, Numbers, Opening, Places, Questions, Rank, TouchedLane,
+    Changed, Earliest, Haste, Numbers, Opening, Places, Questions, Rank, TouchedLane,
 };
 use runcue_store::tables::{Counters, ServiceRow, UsageRow};
 use runcue_store::{GroupInfo, QueueInfo, Result, ScheduleInfo};
@@ -40,9 +40,6 @@ const LANE: i16 = 10;
 const USAGE: i16 = 11;
 const TURN: i16 = 12;
 
-/// What `runcue.take_turn()` does, without the call.
-const TAKE_TURN: &str = "SELECT pg_advisory_xact_lock(hashtextextended('runcue.', 0))";
-
 /// All of it in one answer.
 const OPENING: &str = "SELECT kind, name, body, numbers, held, held_jobs FROM runcue.opening($1)";
 
@@ -54,13 +51,15 @@ impl PostgresBackend {
         known: u64,
         now: Option<Timestamp>,
         questions: &Questions,
+        haste: Haste,
     ) -> Result<Opening> {
         let opening = self.text(OPENING, &[Type::INT8])?;
         self.prepare_commits()?;
         let asked = self.question_texts(questions)?;
-        self.in_turn = true;
+        let (begin, taken) = self.turn.take(&self.begin, haste);
+        self.turn = taken;
         // What is read after the turn was taken is read as it is then.
-        let begin = format!("{}; {}", self.begin, self.options.sql(TAKE_TURN));
+        let begin = self.options.sql(&begin);
         let since = signed(known);
         let ran = self.run(questions.ids.len(), async |client| {
             let mut flight = Flight::new(client);

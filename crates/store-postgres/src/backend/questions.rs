@@ -120,7 +120,7 @@ impl PostgresBackend {
         let seqs = questions.seqs.len() + questions.ready_seqs.len();
         let rows = questions.ids.len() + seqs + questions.lanes.len();
         // Behind a pooler, how statements run is settled by the transaction.
-        let begin = Some(self.begin.clone()).filter(|_| self.options.pooler() && !self.in_turn);
+        let begin = Some(self.begin.clone()).filter(|_| self.options.pooler() && !self.turn.held);
         let mut landed = self.run(rows, async |client| {
             let mut flight = Flight::new(client);
             if let Some(begin) = &begin {

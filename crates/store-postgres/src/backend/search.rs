@@ -126,13 +126,14 @@ impl PostgresBackend {
 
     pub(super) fn find_contradictions(&mut self) -> Result<Vec<String>> {
         // Everything is read; what helps to find single rows is no help here.
-        let begin = if self.in_turn { "" } else { "BEGIN; " };
+        self.renounce_lent();
+        let begin = if self.turn.held { "" } else { "BEGIN; " };
         let all = format!(
             "{begin}SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
         );
         self.run(0, async |client| client.batch_execute(&all).await)?;
         let findings = self.contradictions();
-        if !self.in_turn
+        if !self.turn.held
             && self.run(0, async |client| client.batch_execute("ROLLBACK").await).is_err()
         {
             self.drop_connection();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use runcue_core::{JobId, LaneId, Seq, Timestamp};
 use runcue_store::overlay::{
-    Backend, CommitId, Committed, Questions, Rank, ReadyQuestion, WriteSet,
+    Backend, CommitId, Committed, Haste, Questions, Rank, ReadyQuestion, WriteSet,
 };
 use runcue_store::{Store, SubmitBatch};
 use runcue_store_postgres::{Options, PostgresBackend, open_url};
@@ -90,7 +90,7 @@ fn what_is_read_of_another_revision_does_not_count() {
     });
     let mut backend = PostgresBackend::new(Options::parse(&database.url()).unwrap()).unwrap();
     backend.connect().unwrap();
-    let revision = backend.begin(0, None, &Questions::default()).unwrap().revision;
+    let revision = backend.begin(0, None, &Questions::default(), Haste::Much).unwrap().revision;
     let mut reading = Reading { backend, revision };
     // At first it only connects.
     let read = (0..2_000).find_map(|_| reading.read(0));

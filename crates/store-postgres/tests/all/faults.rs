@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runcue_core::{JobId, JobSpec, TaskName, Timestamp};
-use runcue_store::overlay::{Backend, Questions};
+use runcue_store::overlay::{Backend, Haste, Questions};
 use runcue_store::{Store, SubmitBatch, Submitted};
 use runcue_store_postgres::{Options, PostgresBackend, PostgresStore, open_url};
 use runcue_test_servers::{Fault, Postgres, Proxy};
@@ -89,7 +89,7 @@ fn a_silent_daemon_does_not_hold_up_the_others() {
         let options = Options::parse(&format!("{}{more}", database.url())).unwrap();
         let mut silent = PostgresBackend::new(options).unwrap();
         silent.connect().unwrap();
-        silent.begin(0, None, &Questions::default()).unwrap();
+        silent.begin(0, None, &Questions::default(), Haste::Much).unwrap();
         let job = JobSpec::new(JobId::from_u128(1), TaskName::new("work").unwrap());
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let answer =

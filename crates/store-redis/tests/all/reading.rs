@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use runcue_core::{JobId, LaneId, Seq, Timestamp};
 use runcue_store::overlay::{
-    Backend, CommitId, Committed, Questions, Rank, ReadyQuestion, WriteSet,
+    Backend, CommitId, Committed, Haste, Questions, Rank, ReadyQuestion, WriteSet,
 };
 use runcue_store::{ClaimRequest, Store, SubmitBatch};
 use runcue_store_redis::{Options, RedisBackend, open_url};
@@ -29,7 +29,7 @@ fn daemon(server: &Redis) -> (RedisBackend, u64) {
     options.bulk = 0;
     let mut backend = RedisBackend::new(options, 1);
     backend.connect().unwrap();
-    let begun = backend.begin(0, None, &Questions::default()).unwrap().revision;
+    let begun = backend.begin(0, None, &Questions::default(), Haste::Much).unwrap().revision;
     // The first one is a script: everything was read, and nothing is watched yet.
     commit(&mut backend, begun);
     (backend, begun + 1)
@@ -75,13 +75,16 @@ async fn the_first_jobs_come_behind_the_turn_that_was_begun() {
     backend.abandon();
     let first = ReadyQuestion { behind: None, ..behind(0, 1_200) };
     assert!(backend.read_when_begun(&first));
-    let revision = backend.begin(begun, None, &Questions::default()).unwrap().revision;
+    let revision = backend.begin(begun, None, &Questions::default(), Haste::Much).unwrap().revision;
     assert_eq!(places(&mut backend), Some((1..=1_200).collect()));
     assert_eq!(places(&mut backend), None, "once");
     // They are there after a commit that has nothing to do with them, too.
     backend.abandon();
     assert!(backend.read_when_begun(&first));
-    assert_eq!(backend.begin(revision, None, &Questions::default()).unwrap().revision, revision);
+    assert_eq!(
+        backend.begin(revision, None, &Questions::default(), Haste::Much).unwrap().revision,
+        revision
+    );
     commit(&mut backend, revision);
     assert_eq!(places(&mut backend), Some((1..=1_200).collect()));
 }

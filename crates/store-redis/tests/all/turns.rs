@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use runcue_core::{JobId, TaskName};
-use runcue_store::overlay::{Backend, CommitId, Committed, Questions, WriteSet};
+use runcue_store::overlay::{Backend, CommitId, Committed, Haste, Questions, WriteSet};
 use runcue_store::{ClaimRequest, Finish, Store, SubmitBatch};
 use runcue_store_redis::{Options, RedisBackend, open_url};
 use runcue_store_suite::scene::{BEGINNING, done, group, id, job, job_after, job_of, worker};
@@ -30,11 +30,11 @@ fn is_done(committed: &Committed) -> bool {
 fn a_daemon_that_was_frozen_past_its_turn_changes_nothing() {
     let server = Redis::settings().start().unwrap();
     let (mut frozen, mut other) = (daemon(&server, 1), daemon(&server, 2));
-    let opening = frozen.begin(0, None, &Questions::default()).unwrap();
+    let opening = frozen.begin(0, None, &Questions::default(), Haste::Much).unwrap();
     // As if its time had run out.
     assert_eq!(server.command(&["DEL", TURN]).unwrap(), ":1");
     // Nobody has written yet, but somebody else has the turn.
-    other.begin(0, None, &Questions::default()).unwrap();
+    other.begin(0, None, &Questions::default(), Haste::Much).unwrap();
     let late = writes(1, opening.revision, true);
     assert_eq!(frozen.commit(&late).unwrap(), Committed::Behind);
     assert!(is_done(&other.commit(&writes(2, opening.revision, true)).unwrap()));
@@ -48,7 +48,7 @@ fn a_daemon_that_was_frozen_past_its_turn_changes_nothing() {
 fn a_turn_that_ran_out_unnoticed_by_anybody_is_still_written() {
     let server = Redis::settings().start().unwrap();
     let mut slow = daemon(&server, 1);
-    let opening = slow.begin(0, None, &Questions::default()).unwrap();
+    let opening = slow.begin(0, None, &Questions::default(), Haste::Much).unwrap();
     assert_eq!(server.command(&["DEL", TURN]).unwrap(), ":1");
     assert!(is_done(&slow.commit(&writes(1, opening.revision, true)).unwrap()));
 }
@@ -59,7 +59,7 @@ fn a_commit_without_a_turn_waits_for_nobody_and_disturbs_nobody() {
     let (mut alone, mut other) = (daemon(&server, 1), daemon(&server, 2));
     let revision = alone.look().unwrap().0;
     assert!(is_done(&alone.commit(&writes(1, revision, false)).unwrap()));
-    other.begin(0, None, &Questions::default()).unwrap();
+    other.begin(0, None, &Questions::default(), Haste::Much).unwrap();
     assert_eq!(alone.commit(&writes(2, revision + 1, false)).unwrap(), Committed::Behind);
     other.abandon();
     assert!(is_done(&alone.commit(&writes(3, revision + 1, false)).unwrap()));
@@ -84,7 +84,7 @@ fn a_daemon_that_waits_is_next() {
     let next = "runcue:{default}:next";
     assert_eq!(server.command(&["SET", next, "somebody", "PX", "500"]).unwrap(), "+OK");
     // The turn is free, but not for those who come now, until whoever waits is known to be gone.
-    daemon.begin(0, None, &Questions::default()).unwrap();
+    daemon.begin(0, None, &Questions::default(), Haste::Much).unwrap();
     assert_eq!(server.command(&["EXISTS", next]).unwrap(), ":0");
 }
 

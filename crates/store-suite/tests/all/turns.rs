@@ -2,6 +2,7 @@
 //! before and after the commit they belong to.
 
 mod aside;
+mod lending;
 mod reading;
 mod telling;
 
@@ -16,7 +17,7 @@ use runcue_core::{
     ServiceName, State, TaskName, TaskSpec, Timestamp, Wait, WorkerId,
 };
 use runcue_store::overlay::{
-    Answers, Backend, Changed, CommitId, Committed, Find, JobWrite, LARGE, LOG_BYTES, News,
+    Answers, Backend, Changed, CommitId, Committed, Find, Haste, JobWrite, LARGE, LOG_BYTES, News,
     Numbers, Opening, Places, PrunedEvents, Questions, Rank, Reader, ReadyQuestion, ServerStore,
     Settings, Timed, TouchedLane, WriteSet,
 };
@@ -75,8 +76,11 @@ struct Server {
     overtake_every: u32,
     commits: AtomicU32,
     handles: AtomicU64,
-    /// Turns that were begun.
+    /// Turns that were begun, and in what haste.
     begun: AtomicU64,
+    hastes: Mutex<Vec<Haste>>,
+    /// Somebody with little to do always waits, as far as daemons are told.
+    hurry: bool,
     /// How long a commit takes.
     takes: Duration,
     /// Commits that were refused, or whose reply was lost, while others waited for them.
@@ -359,12 +363,14 @@ impl Backend for Maps {
         known: u64,
         _: Option<Timestamp>,
         questions: &Questions,
+        haste: Haste,
     ) -> Result<Opening> {
         let rows = self.server.rows.lock().unwrap();
         let mut rows = self.server.free.wait_while(rows, |rows| rows.taken).unwrap();
         rows.taken = true;
         self.in_turn = true;
         self.server.begun.fetch_add(1, Ordering::Relaxed);
+        self.server.hastes.lock().unwrap().push(haste);
         let revision = rows.revision();
         if let Some(question) = self.when_begun.take() {
             let questions = Questions { ready: vec![question.clone()], ..Questions::default() };
@@ -530,6 +536,7 @@ impl Backend for Maps {
         }
         let mut rows = self.server.rows.lock().unwrap();
         assert_eq!(self.in_turn, writes.in_turn);
+        assert!(!writes.lends_turn || (writes.in_turn && !writes.keeps_turn));
         let overtake = self.server.overtake_every;
         if overtake > 0 && !self.in_turn && !rows.taken && n.is_multiple_of(overtake) {
             rows.turns.push(Turn::default());
@@ -555,7 +562,11 @@ impl Backend for Maps {
         } else {
             rows.write(writes);
             self.server.tell(&writes.message().unwrap_or_default());
-            Committed::Done { now: Timestamp::ZERO, kept: writes.keeps_turn }
+            Committed::Done {
+                now: Timestamp::ZERO,
+                kept: writes.keeps_turn,
+                hurry: self.server.hurry,
+            }
         };
         drop(rows);
         if let Some((question, None)) = &self.reading {
@@ -676,6 +687,7 @@ pub struct Servers {
     large: usize,
     overtake_every: u32,
     refused_task: Option<&'static str>,
+    hurry: bool,
 }
 
 impl Servers {
@@ -683,8 +695,8 @@ impl Servers {
         let latest = Mutex::default();
         let takes = Duration::ZERO;
         let (lose_every, overtake_every, tells) = (0, 0, false);
-        let refused_task = None;
-        Self { latest, lose_every, tells, takes, large: LARGE, overtake_every, refused_task }
+        let (refused_task, hurry, large) = (None, false, LARGE);
+        Self { latest, lose_every, tells, takes, large, overtake_every, refused_task, hurry }
     }
 
     /// Servers whose handles let every commit be carried out by their second thread, where it takes so long.
@@ -733,6 +745,7 @@ impl Maker for Servers {
             takes,
             overtake_every,
             refused_task: self.refused_task,
+            hurry: self.hurry,
             ..Server::default()
         };
         *self.latest.lock().unwrap() = Arc::new(server);

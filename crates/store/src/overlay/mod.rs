@@ -22,6 +22,9 @@
 //! tens of milliseconds at the most and as long as it has more to do: what it knows stays good, and it need not wait for the
 //! others between any two of its batches. They wait, and each has its turn in the order in which it asked.
 //!
+//! **Lent turns.** Those who have little to do go before those who have much, however many of them wait. Whoever keeps a
+//! turn for much hears with its commits that somebody waits with little, lends the turn, and goes on with it afterwards.
+//!
 //! **Decided while written.** A large commit is carried out by a second thread (`desk.rs`), and the next turn is decided
 //! meanwhile on what it will have written. If it comes to nothing, both are decided again.
 //!
@@ -332,6 +335,17 @@ pub enum Find<'a> {
     },
 }
 
+/// How much a daemon has to do that asks for the turn: who goes first, and nothing else, is decided by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Haste {
+    /// Little: it goes before those who have much, and after others of its kind who came before.
+    Little,
+    /// Much: it goes in the order in which it came.
+    Much,
+    /// Much, and it has lent the turn ([`WriteSet::lends_turn`]): it goes before others who have much.
+    Again,
+}
+
 /// What became of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
@@ -341,6 +355,8 @@ pub enum Committed {
         now: Timestamp,
         /// Whether the turn goes on. Not without [`WriteSet::keeps_turn`].
         kept: bool,
+        /// Whether somebody with little to do waits for it. Need not be known if it ends.
+        hurry: bool,
     },
     /// Somebody else has written since the revision it builds on, or the turn was lost: nothing is written.
     Behind,
@@ -368,6 +384,7 @@ pub trait Backend: Send + 'static {
         known: u64,
         now: Option<Timestamp>,
         questions: &Questions,
+        haste: Haste,
     ) -> Result<Opening>;
 
     /// The latest revision and the server's clock, without a turn.

@@ -76,6 +76,9 @@ pub struct WriteSet {
     pub in_turn: bool,
     /// Whether the turn is to go on afterwards.
     pub keeps_turn: bool,
+    /// Whether it ends, and the daemon will ask for it again at once ([`Haste::Again`](super::Haste)), after those who have
+    /// little to do. Only of a turn that was kept; if it does not ask, [`Backend::abandon`](super::Backend) says so.
+    pub lends_turn: bool,
     /// Jobs by place.
     pub jobs: BTreeMap<Seq, JobWrite>,
     /// Jobs that were there before and give their idempotency key up. They come before the inserts, which may

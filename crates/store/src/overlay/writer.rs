@@ -23,7 +23,7 @@ use super::clock::Clock;
 use super::news::News;
 use super::requests::{Message, Request, Requests, Workshop, refuse_all, refuse_late, tell};
 use super::told::Voice;
-use super::{Backend, CommitId, Committed, WriteSet};
+use super::{Backend, CommitId, Committed, Haste, WriteSet};
 use crate::machine::Machine;
 use crate::{Result, StoreError};
 use gather::{TOGETHER, is_large_claim, linger};
@@ -32,8 +32,12 @@ use gather::{TOGETHER, is_large_claim, linger};
 const ALONE: u32 = 3;
 /// The same after others have come in between again and again.
 const MOST_ALONE: u32 = 256;
-/// How long a turn is kept over several commits at the most.
+/// How long a turn is kept over several commits at the most, by whoever has little to do in each, and by others: those wait
+/// for their like, and lend it to the first meanwhile.
 const KEPT: Duration = Duration::from_millis(50);
+const KEPT_FOR_MUCH: Duration = Duration::from_millis(200);
+/// A turn that is kept for much is not lent before it was held for so long, because it takes time to take it up again.
+const UNTIL_LENT: Duration = Duration::from_millis(20);
 /// Turns in a row that were each followed by the next request at once, before a turn is kept. A daemon with little to
 /// do has three: it claims a job, ends it, and finds nothing more to claim. One with many jobs has shown it at once.
 const FOLLOWED: u32 = 4;
@@ -116,8 +120,13 @@ pub(super) struct Worker<B> {
     returned: VecDeque<Request<B>>,
     /// Whether there is something to decide while the second thread carries out a commit.
     flights: Vain,
-    /// Since when the turn is held.
+    /// Since when the turn is held, or was before it was lent.
     turn_since: Option<Instant>,
+    lent: Option<Instant>,
+    /// When it was last taken, whether for much, and whether somebody with little to do waits for it.
+    taken_at: Instant,
+    much: bool,
+    hurry: bool,
     /// When the server was last heard of in the turn.
     heard_at: Instant,
     /// When the last turn was written, and how many in a row were followed by the next request at once.
@@ -172,6 +181,10 @@ impl<B: Backend> Worker<B> {
             returned: VecDeque::new(),
             flights: Vain::default(),
             turn_since: None,
+            lent: None,
+            taken_at: Instant::now(),
+            much: false,
+            hurry: false,
             heard_at: Instant::now(),
             ended_at: None,
             followed: 0,
@@ -256,7 +269,7 @@ impl<B: Backend> Worker<B> {
 
     /// Lets go of the turn, if it is held.
     fn leave_turn(&mut self) {
-        self.turn_since = None;
+        (self.turn_since, self.lent) = (None, None);
         self.machine.tables().backend().abandon();
     }
 
@@ -362,6 +375,7 @@ impl<B: Backend> Worker<B> {
         let waited = self.flight.is_none() && self.heard_at.elapsed() > LONG_AGO;
         let in_vain = jobs >= LARGE && (told || (waited && !sure));
         let in_turn = kept
+            || self.lent.is_some()
             || (self.alone < self.wanted_alone && !sure)
             || in_vain
             || heard > self.machine.tables().revision
@@ -378,7 +392,12 @@ impl<B: Backend> Worker<B> {
             if let Some(attempt) = self.land() {
                 return attempt;
             }
-            if let Err(error) = self.begin(now, ends_first) {
+            let haste = match (jobs >= LARGE, self.lent) {
+                (false, _) => Haste::Little,
+                (true, None) => Haste::Much,
+                (true, Some(_)) => Haste::Again,
+            };
+            if let Err(error) = self.begin(now, ends_first, haste) {
                 return self.failed(error);
             }
             self.top_up(turn, ends_first);
@@ -414,7 +433,7 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Takes the turn and brings the overlay up to date.
-    fn begin(&mut self, now: Timestamp, ends_first: bool) -> Result<()> {
+    fn begin(&mut self, now: Timestamp, ends_first: bool, haste: Haste) -> Result<()> {
         let known = self.machine.revision().unwrap_or(0);
         let heard = self.news.heard.load(Ordering::Acquire);
         let overlay = self.machine.tables();
@@ -428,7 +447,7 @@ impl<B: Backend> Worker<B> {
         let mut questions = overlay.first_questions(heard > overlay.revision, claims);
         let put_off = if ends_first { overlay.put_off_reading(&mut questions) } else { None };
         let callers = self.settings.callers_clock.then_some(now);
-        let opening = overlay.backend().begin(known, callers, &questions)?;
+        let opening = overlay.backend().begin(known, callers, &questions, haste)?;
         self.clock.note(opening.now);
         // Nobody writes meanwhile: whatever else was heard of is not so, and would drown out what is.
         self.news.heard.fetch_min(opening.revision, Ordering::AcqRel);
@@ -443,7 +462,9 @@ impl<B: Backend> Worker<B> {
         }
         self.machine.tables().reading = put_off;
         self.heard_at = Instant::now();
-        self.turn_since = Some(self.heard_at);
+        (self.taken_at, self.much, self.hurry) = (self.heard_at, haste != Haste::Little, false);
+        let before = self.lent.take().filter(|_| haste == Haste::Again);
+        self.turn_since = Some(before.unwrap_or(self.heard_at));
         self.handed_out = 0;
         Ok(())
     }
@@ -468,12 +489,18 @@ impl<B: Backend> Worker<B> {
     /// Whether the turn may be kept after a commit: there is more to do, or will be as soon as those who were just handed
     /// many jobs come back, and others have not waited long.
     fn may_keep(&mut self, claimed: usize) -> bool {
-        if self.turn_since.is_none_or(|since| since.elapsed() >= KEPT) {
+        let most = if self.much { KEPT_FOR_MUCH } else { KEPT };
+        if self.turn_since.is_none_or(|since| since.elapsed() >= most) {
             return false;
         }
         let followed = if self.written >= LARGE { 1 } else { FOLLOWED };
         let more = self.followed >= followed || self.waiting.iter().any(is_large_claim);
         more || (claimed >= LARGE && self.coming_back.is_worth_it())
+    }
+
+    /// Whether a turn that might be kept is to be lent.
+    fn is_to_lend(&self) -> bool {
+        self.hurry && self.much && self.taken_at.elapsed() >= UNTIL_LENT
     }
 
     /// Runs every request once. Answers what is to be done if they cannot all go into this turn.
@@ -536,7 +563,7 @@ impl<B: Backend> Worker<B> {
             }
         }
         // Whoever found nothing, and has nobody at work who will come back, has no use for it.
-        let done = self.waiting.is_empty() && self.handed_out == 0;
+        let done = (self.waiting.is_empty() && self.handed_out == 0) || self.is_to_lend();
         if in_turn && (done || !(sure && self.may_keep(0))) {
             self.leave_turn();
         }
@@ -550,12 +577,16 @@ impl<B: Backend> Worker<B> {
         let in_turn = self.turn_since.is_some();
         let (claimed, ended) = self.machine.tables().handed_out_and_back();
         self.handed_out = (self.handed_out + claimed).saturating_sub(ended);
-        let keep = in_turn && self.may_keep(claimed);
+        let more = in_turn && self.may_keep(claimed);
+        let lend = more && self.is_to_lend();
+        let keep = more && !lend;
         let since = self.turn_since.take();
         let large = self.settings.large;
         let sure = large == 0 || !self.waiting.is_empty();
         let overlay = self.machine.tables();
-        let writes = Arc::new(overlay.take_writes(id, in_turn, keep));
+        let lends_turn = lend;
+        let writes = WriteSet { lends_turn, ..overlay.take_writes(id, in_turn, keep) };
+        let writes = Arc::new(writes);
         self.written = writes.jobs.len();
         let was_reading = overlay.reading.is_some();
         overlay.begin_reading(&writes);
@@ -591,13 +622,15 @@ impl<B: Backend> Worker<B> {
         since: Option<Instant>,
     ) -> Attempt {
         match committed {
-            Ok(Committed::Done { now, kept }) => {
+            Ok(Committed::Done { now, kept, hurry }) => {
                 self.clock.note(now);
                 if !writes.in_turn {
                     self.refused /= 2;
                 }
                 self.heard_at = Instant::now();
                 self.turn_since = since.filter(|_| kept);
+                self.lent = since.filter(|_| writes.lends_turn);
+                self.hurry |= hurry;
                 Attempt::Done
             }
             Ok(Committed::Behind) => self.overtaken(),

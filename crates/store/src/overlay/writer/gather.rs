@@ -107,9 +107,9 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// A turn that is kept waits a moment for the next request; then others may have it.
+    /// A turn that is kept, or was lent, waits a moment for the next request; then others may have it.
     fn next_message(&mut self) -> Option<Message<B>> {
-        if self.turn_since.is_some() {
+        if self.turn_since.or(self.lent).is_some() {
             if let Ok(message) = self.requests.recv_timeout(linger(self.handed_out)) {
                 self.coming_back = Vain::default();
                 return Some(message);
