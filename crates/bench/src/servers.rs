@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use runcue_core::QueueSpec;
+use runcue_core::{JobId, JobSpec, QueueSpec, TaskName};
 use runcue_engine::{Cue, Task};
 use runcue_store::{Store, SubmitBatch};
 
@@ -82,25 +82,14 @@ pub async fn measure(
     lines.push(Line::rate("drain, 100 a claim", &mode, best.drain, raw.drain, 0.5));
     lines.push(Line::rate("drain, 1 000 a claim", &mode, best.large_drain, raw.large_drain, 0.5));
     let slots = best_slots(server, count).await?;
-    let (mut engine, mut rates) = (0.0_f64, [0.0_f64; 3]);
+    let mut engine = 0.0_f64;
     for round in 0..ROUNDS {
         let queue = format!("engine_{round}");
-        engine = engine.max(through_engines(server, &queue, 1, slots, count, Start::Cold).await?);
-        for (place, daemons) in [1, 2, 4].into_iter().enumerate() {
-            eprintln!("  {mode}: {daemons} daemons, round {} of {ROUNDS} …", round + 1);
-            let queue = format!("daemons_{daemons}_{round}");
-            let rate = through_engines(server, &queue, daemons, slots, count, Start::Warm).await?;
-            rates[place] = rates[place].max(rate);
-        }
+        engine = engine.max(through_engines(server, &queue, slots, count).await?);
     }
-    let [one, two, four] = rates;
     let what = format!("drain through the engine, no-op handler, 1 daemon, {slots} at once");
     lines.push(Line::rate(&what, &mode, engine, raw.drain, 0.5));
-    for (daemons, rate) in [(2, two), (4, four)] {
-        let what = format!("{daemons} daemons beside 1, all at work before");
-        let line = Line::rate(&what, &mode, rate, one, 1.0);
-        lines.push(Line { goal: "no slower than one".to_owned(), ..line });
-    }
+    several_daemons(server, slots, count * LONGER, lines).await?;
     eprintln!("  {mode}: time to start …");
     let latency = latency(server, count / 50, lines).await?;
     eprintln!("  {mode}: limits …");
@@ -132,7 +121,7 @@ async fn best_slots(server: &dyn Server, count: usize) -> Result<usize> {
     for slots in SLOTS {
         eprintln!("  {}: {slots} handlers at once …", server.mode());
         let queue = format!("slots_{slots}");
-        let rate = through_engines(server, &queue, 1, slots, count, Start::Cold).await?;
+        let rate = through_engines(server, &queue, slots, count).await?;
         if rate > best.0 {
             best = (rate, slots);
         }
@@ -140,70 +129,162 @@ async fn best_slots(server: &dyn Server, count: usize) -> Result<usize> {
     Ok(best.1)
 }
 
-/// How engines come to the jobs that are counted.
-#[derive(Clone, Copy, PartialEq)]
-enum Start {
-    /// They are started when the jobs are there, as the peers are.
-    Cold,
-    /// They have worked before, as daemons have: the jobs come while the queue is paused.
-    Warm,
-}
-
-/// Jobs for each daemon before those that are counted.
-const BEFORE: usize = 5_000;
-/// How long the daemons have to look at the jobs that came, and find the queue paused, before time runs.
-const SETTLE: Duration = Duration::from_millis(500);
-
-/// Jobs per second of engines that drain one queue together, until every completion is stored.
+/// Jobs per second of one engine that is started when the jobs are there, as the peers are, until every completion is
+/// stored.
 async fn through_engines(
     server: &dyn Server,
     queue: &str,
-    daemons: usize,
     slots: usize,
     count: usize,
-    start: Start,
 ) -> Result<f64> {
     let store = server.open(queue)?;
-    let mut jobs = Jobs::new(0, 0)?;
-    let before = if start == Start::Warm { BEFORE * daemons } else { count };
-    submit(&*store, &mut jobs, before).await?;
-    let mut cues = Vec::new();
-    for _ in 0..daemons {
-        let task = Task::new("noop")?.handler(|_| async { Ok(()) });
-        let cue = Cue::builder_on(server.open(queue)?).slots(slots).task(task).build().await?;
-        cues.push(cue);
-    }
-    let mut begin = Instant::now();
-    for cue in &cues {
-        cue.start();
-    }
-    if start == Start::Warm {
-        drained(&cues, before).await;
-        let paused = |paused| vec![QueueSpec { paused, ..QueueSpec::default() }];
-        store.upsert_queues(crate::now(), paused(true)).await?;
-        submit(&*store, &mut jobs, count).await?;
-        tokio::time::sleep(SETTLE).await;
-        begin = Instant::now();
-        store.upsert_queues(crate::now(), paused(false)).await?;
-    }
-    let all = if start == Start::Warm { before + count } else { count };
-    drained(&cues, all).await;
+    submit(&*store, &mut Jobs::new(0, 0)?, count).await?;
+    let fleet = Fleet::build(server, queue, 1, slots).await?;
+    let begin = Instant::now();
+    fleet.start();
+    fleet.completed(count).await;
     let rate = per_second(count, begin.elapsed());
-    for cue in cues {
-        cue.stop().await?;
-    }
+    fleet.stop().await?;
     store.close().await?;
     drop(store);
     server.clear(queue)?;
     Ok(rate)
 }
 
-/// Waits until these engines have heard of so many jobs that their completion is stored. Nobody asks the store: a turn that
-/// only counts jobs would be in the way of four daemons more than of one.
-async fn drained(cues: &[Cue], count: usize) {
-    let completed = |cue: &Cue| cue.metrics().work_units_completed();
-    while cues.iter().map(completed).sum::<u64>() < count as u64 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+/// Rounds in which one, two and four daemons take turns, and how many times as many jobs they have: in less than a second
+/// each of four has a turn or two, and the beginning and the end are most of it.
+const DAEMON_ROUNDS: usize = 5;
+const LONGER: usize = 3;
+
+/// Jobs for each daemon before those that are counted.
+const BEFORE: usize = 5_000;
+/// How long the daemons have to look at the jobs that came, and find the queue paused, before time runs.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Between two submissions beside busy daemons.
+const BETWEEN: Duration = Duration::from_millis(20);
+
+/// What several daemons reach beside one, and how long whoever submits one job waits beside them. The median of all rounds.
+async fn several_daemons(
+    server: &dyn Server,
+    slots: usize,
+    count: usize,
+    lines: &mut Vec<Line>,
+) -> Result<()> {
+    let mode = server.mode();
+    let mut rates = [const { Vec::new() }; 3];
+    for round in 0..DAEMON_ROUNDS {
+        for (place, daemons) in [1, 2, 4].into_iter().enumerate() {
+            eprintln!("  {mode}: {daemons} daemons, round {} of {DAEMON_ROUNDS} …", round + 1);
+            rates[place].push(at_work(server, daemons, slots, count, None).await?);
+        }
+    }
+    let [one, two, four] = rates.map(|mut rates| {
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    });
+    for (daemons, rate) in [(2, two), (4, four)] {
+        let what =
+            format!("{daemons} daemons beside 1, all at work before, median of {DAEMON_ROUNDS}");
+        let line = Line::rate(&what, &mode, rate, one, 1.0);
+        lines.push(Line { goal: "no slower than one".to_owned(), ..line });
+    }
+    let mut times = Vec::new();
+    at_work(server, 4, slots, count, Some(&mut times)).await?;
+    times.sort();
+    for (name, p) in [("p50", 50), ("p99", 99)] {
+        let what = format!("submit of one job beside 4 busy daemons, {name}");
+        let time = times[(times.len() - 1) * p / 100].as_secs_f64() * 1e3;
+        lines.push(Line::figure(&what, &mode, format!("{time:.1} ms"), "–", None));
+    }
+    Ok(())
+}
+
+/// Jobs per second of engines that have worked before, as daemons have: the jobs come while the queue is paused, and time runs
+/// from its release. Meanwhile somebody else may submit one job at a time that they do not run, and say how long each took.
+async fn at_work(
+    server: &dyn Server,
+    daemons: usize,
+    slots: usize,
+    count: usize,
+    beside: Option<&mut Vec<Duration>>,
+) -> Result<f64> {
+    let queue = format!("daemons_{daemons}");
+    let store = server.open(&queue)?;
+    let mut jobs = Jobs::new(0, 0)?;
+    let before = BEFORE * daemons;
+    submit(&*store, &mut jobs, before).await?;
+    let fleet = Fleet::build(server, &queue, daemons, slots).await?;
+    fleet.start();
+    fleet.completed(before).await;
+    let paused = |paused| vec![QueueSpec { paused, ..QueueSpec::default() }];
+    store.upsert_queues(crate::now(), paused(true)).await?;
+    submit(&*store, &mut jobs, count).await?;
+    tokio::time::sleep(SETTLE).await;
+    let begin = Instant::now();
+    store.upsert_queues(crate::now(), paused(false)).await?;
+    let drained = fleet.completed(before + count);
+    match beside {
+        None => drained.await,
+        Some(times) => tokio::select! {
+            biased;
+            () = drained => {}
+            failed = submit_singly(&*store, times) => failed?,
+        },
+    }
+    let rate = per_second(count, begin.elapsed());
+    fleet.stop().await?;
+    store.close().await?;
+    drop(store);
+    server.clear(&queue)?;
+    Ok(rate)
+}
+
+/// Submits one job after the other, of a task that nobody runs, until it is dropped.
+async fn submit_singly(store: &dyn Store, times: &mut Vec<Duration>) -> Result<()> {
+    loop {
+        tokio::time::sleep(BETWEEN).await;
+        let job = JobSpec::new(
+            JobId::from_u128(u128::MAX - times.len() as u128),
+            TaskName::new("other")?,
+        );
+        let begin = Instant::now();
+        store.submit(crate::now(), SubmitBatch::of(vec![job])).await?;
+        times.push(begin.elapsed());
+    }
+}
+
+/// Engines that drain one queue with a handler that does nothing.
+struct Fleet(Vec<Cue>);
+
+impl Fleet {
+    async fn build(server: &dyn Server, queue: &str, daemons: usize, slots: usize) -> Result<Self> {
+        let mut cues = Vec::new();
+        for _ in 0..daemons {
+            let task = Task::new("noop")?.handler(|_| async { Ok(()) });
+            let cue = Cue::builder_on(server.open(queue)?).slots(slots).task(task).build().await?;
+            cues.push(cue);
+        }
+        Ok(Self(cues))
+    }
+
+    fn start(&self) {
+        self.0.iter().for_each(Cue::start);
+    }
+
+    /// Waits until they have heard of so many jobs that their completion is stored. Nobody asks the store: a turn that only
+    /// counts jobs would be in the way of four daemons more than of one.
+    async fn completed(&self, count: usize) {
+        let completed = |cue: &Cue| cue.metrics().work_units_completed();
+        while self.0.iter().map(completed).sum::<u64>() < count as u64 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn stop(self) -> Result<()> {
+        for cue in self.0 {
+            cue.stop().await?;
+        }
+        Ok(())
     }
 }
 
