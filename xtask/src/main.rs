@@ -41,7 +41,9 @@ fn main() -> ExitCode {
         Ok(Chore::Test(wanted)) => test::run(&root(), &wanted),
         Ok(Chore::Tidy) => test::tidy_alone(&root()),
         Ok(Chore::Http) => test::http_alone(&root()),
-        Ok(Chore::Bench(words)) => cargo::bench(&root(), &words),
+        Ok(Chore::Bench(words)) => {
+            programs::ensure_servers(&words).and_then(|()| cargo::bench(&root(), &words))
+        }
         Err(why) => Err(Trouble::Refused(format!("{why}; `cargo xtask help` says what there is"))),
     };
     match done {

@@ -82,13 +82,32 @@ pub fn ensure(root: &Path) -> Result<(), Trouble> {
             "the toolchain lacks {names}: rustup component add {names}"
         )));
     }
-    let missing = missing(is_there);
+    install_missing(&missing(is_there))
+}
+
+/// Makes sure that the servers are there which these words of a benchmark ask for: all of them if no part is named.
+pub fn ensure_servers(words: &[String]) -> Result<(), Trouble> {
+    let mut missing = missing(is_there);
+    missing.retain(|program| is_measured(program.name, words));
+    install_missing(&missing)
+}
+
+fn is_measured(program: &str, words: &[String]) -> bool {
+    let part = match program {
+        "postgres" => "postgres",
+        "redis-server" => "redis",
+        _ => return false,
+    };
+    words.iter().all(|word| word.starts_with("--")) || words.iter().any(|word| word == part)
+}
+
+fn install_missing(missing: &[&Program]) -> Result<(), Trouble> {
     if missing.is_empty() {
         return Ok(());
     }
-    let Some(prefix) = may_install() else { return Err(Trouble::Refused(advice(&missing))) };
-    println!("xtask: installing {} with apt-get", packages(&missing).join(" "));
-    install(prefix, &missing)
+    let Some(prefix) = may_install() else { return Err(Trouble::Refused(advice(missing))) };
+    println!("xtask: installing {} with apt-get", packages(missing).join(" "));
+    install(prefix, missing)
 }
 
 fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static Program> {
@@ -202,6 +221,15 @@ mod tests {
         let advice = advice(&missing);
         assert!(advice.contains("redis-server is missing"), "{advice}");
         assert!(advice.ends_with("apt-get install postgresql redis-server"), "{advice}");
+    }
+
+    #[test]
+    fn a_benchmark_needs_the_servers_of_the_parts_that_are_named() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert!(is_measured("redis-server", &words("--peers redis engine")));
+        assert!(!is_measured("postgres", &words("--peers redis engine")));
+        assert!(is_measured("postgres", &words("--quick")), "everything is measured");
+        assert!(!is_measured("chromium", &words("")));
     }
 
     #[test]

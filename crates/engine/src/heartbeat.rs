@@ -70,16 +70,15 @@ fn ask_to_stop(running: &Running, why: Stop) {
     }
 }
 
-/// Reads whether any job that has been held for a while was cancelled or taken away. Answers whether there are others.
-pub(crate) async fn look(shared: &Shared) -> Result<bool> {
-    // A clock that was set back makes nobody younger.
+/// Reads whether any job that has been held for a while was cancelled or taken away.
+pub(crate) async fn look(shared: &Shared) -> Result<()> {
     let now = shared.clock.now();
-    let is_young =
-        |running: &Arc<Running>| running.asked <= now && now.since(running.asked) < LOOK_EVERY;
-    let at_work = shared.running.all().into_iter().filter(|running| !running.has_ended());
-    let (young, held): (Vec<_>, Vec<_>) = at_work.partition(is_young);
+    // A clock that was set back makes nobody younger.
+    let is_young = |at: Timestamp| at <= now && now.since(at) < LOOK_EVERY;
+    let mut held = shared.running.all();
+    held.retain(|running| !running.has_ended() && !is_young(running.asked));
     if held.is_empty() {
-        return Ok(!young.is_empty());
+        return Ok(());
     }
     let ids = held.iter().map(|running| running.id()).collect();
     let jobs = shared.ask(shared.store.get(ids)).await?;
@@ -93,7 +92,7 @@ pub(crate) async fn look(shared: &Shared) -> Result<bool> {
             _ => ask_to_stop(running, Stop::Lost),
         }
     }
-    Ok(!young.is_empty())
+    Ok(())
 }
 
 fn is_ours(job: &Job, running: &Running) -> bool {
@@ -117,10 +116,11 @@ pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
             () = shared.sleep_until(wake) => {}
             () = shared.sleep_until(look_at), if look_at.is_some() => {
                 news.mark_unchanged();
-                look_at = look_and_plan(shared, &mut not_before).await;
+                (look_at, not_before) = look_and_plan(shared).await;
                 continue;
             }
             () = shared.running.progress_noted() => continue,
+            // Whoever comes while a look is planned is noted, and looked at with the next one.
             () = shared.running.added(), if look_at.is_none() => {
                 look_at = Some(not_before.max(shared.clock.now().plus(LOOK_EVERY)));
                 continue;
@@ -150,19 +150,16 @@ pub(crate) async fn run(shared: &Shared, stop: &CancellationToken) {
     }
 }
 
-/// Looks, and answers when to look again without further news: at those that have just begun.
-async fn look_and_plan(shared: &Shared, not_before: &mut Timestamp) -> Option<Timestamp> {
+/// Looks. Answers when to look again without a further reason, because nothing could be seen, and at the earliest.
+async fn look_and_plan(shared: &Shared) -> (Option<Timestamp>, Timestamp) {
     let begun = shared.clock.now();
     let looked = look(shared).await;
     let now = shared.clock.now();
-    *not_before = now.plus(LOOK_EVERY.max(now.since(begun) * LOOK_SHARE));
-    match looked {
-        Ok(others) => others.then_some(*not_before),
-        Err(error) => {
-            tracing::debug!(%error, "held jobs could not be looked at");
-            Some(*not_before)
-        }
+    let not_before = now.plus(LOOK_EVERY.max(now.since(begun) * LOOK_SHARE));
+    if let Err(error) = &looked {
+        tracing::debug!(%error, "held jobs could not be looked at");
     }
+    (looked.is_err().then_some(not_before), not_before)
 }
 
 async fn round(shared: &Shared, now: Timestamp, full: bool) -> Result<()> {

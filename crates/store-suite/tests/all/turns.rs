@@ -79,8 +79,9 @@ struct Server {
     /// Turns that were begun, and in what haste.
     begun: AtomicU64,
     hastes: Mutex<Vec<Haste>>,
-    /// Somebody with little to do always waits, as far as daemons are told.
+    /// Somebody with little to do always waits, as far as daemons are told, and how often a turn was lent to them.
     hurry: bool,
+    lent: AtomicU64,
     /// How long a commit takes.
     takes: Duration,
     /// Commits that were refused, or whose reply was lost, while others waited for them.
@@ -537,6 +538,7 @@ impl Backend for Maps {
         let mut rows = self.server.rows.lock().unwrap();
         assert_eq!(self.in_turn, writes.in_turn);
         assert!(!writes.lends_turn || (writes.in_turn && !writes.keeps_turn));
+        self.server.lent.fetch_add(writes.lends_turn.into(), Ordering::Relaxed);
         let overtake = self.server.overtake_every;
         if overtake > 0 && !self.in_turn && !rows.taken && n.is_multiple_of(overtake) {
             rows.turns.push(Turn::default());

@@ -1,7 +1,7 @@
 //! Turns that are lent: somebody with little to do always waits, as far as the daemons are told.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use runcue_core::{JobId, JobSpec, TaskName, Timestamp};
@@ -18,8 +18,9 @@ fn hurrying() -> Servers {
     Servers { hurry: true, takes: Duration::from_millis(4), ..Servers::new() }
 }
 
-/// Jobs are drained by two handles, so many a claim; answers in what haste the turns of that were asked for.
-async fn drained_by(servers: &Servers, claim: usize) -> Vec<Haste> {
+/// Jobs are drained by two handles, so many a claim. Answers in what haste the turns of that were asked for, and how often one
+/// was lent.
+async fn drained_by(servers: &Servers, claim: usize) -> (Vec<Haste>, u64) {
     const JOBS: u128 = 12_000;
     let first = servers.open().await;
     let job = |n| JobSpec::new(JobId::from_u128(n), TaskName::new("work").unwrap());
@@ -45,21 +46,22 @@ async fn drained_by(servers: &Servers, claim: usize) -> Vec<Haste> {
     assert_eq!((all as u128, ids.len() as u128), (JOBS, JOBS), "each is handed out once");
     assert_eq!(first.check(NOW).await.unwrap(), Vec::<String>::new());
     let hastes = server.hastes.lock().unwrap().clone();
-    drop(Arc::clone(&first));
-    hastes
+    (hastes, server.lent.load(Ordering::Relaxed))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_keeps_a_turn_for_much_lends_it_and_takes_it_up_again() {
-    let hastes = drained_by(&hurrying(), 400).await;
+    let (hastes, lent) = drained_by(&hurrying(), 400).await;
     assert!(hastes.contains(&Haste::Much) && hastes.contains(&Haste::Again), "{hastes:?}");
+    assert!(lent > 0);
     let calm = Servers { hurry: false, ..hurrying() };
-    let hastes = drained_by(&calm, 400).await;
-    assert!(!hastes.contains(&Haste::Again), "nobody waits: {hastes:?}");
+    let (hastes, lent) = drained_by(&calm, 400).await;
+    assert!(!hastes.contains(&Haste::Again) && lent == 0, "nobody waits: {hastes:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_has_little_to_do_lends_nothing() {
-    let hastes = drained_by(&hurrying(), 100).await;
+    let (hastes, lent) = drained_by(&hurrying(), 100).await;
     assert!(hastes.iter().all(|haste| *haste == Haste::Little), "{hastes:?}");
+    assert_eq!(lent, 0);
 }
