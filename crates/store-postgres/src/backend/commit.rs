@@ -112,11 +112,10 @@ impl PostgresBackend {
         let turn = if last.is_some() { &WRITE_BOTH } else { &WRITE_TURN };
         let turn = self.text(turn, &of(values.clone()))?;
         let rows = writes.jobs.len() + writes.events.len();
-        let turn_held = std::mem::take(&mut self.turn);
+        let turn_held = self.turn;
         let in_turn = turn_held.held;
         if writes.in_turn && !in_turn {
-            self.turn = turn_held;
-            self.abandon();
+            self.renounce_lent();
             return Ok(Committed::Behind);
         }
         // Behind a pooler the next transaction may run on another connection.
@@ -129,6 +128,7 @@ impl PostgresBackend {
         let (end, next) = turn_held.commit(after);
         let hold = turn_held.keep().filter(|_| keep).map(|sql| self.text(sql, &[])).transpose()?;
         let hurry = keep.then(|| self.text(HURRY, &[])).transpose()?;
+        self.turn = Turn::default();
         let (begin, end) = (self.begin.clone(), self.options.sql(&end));
         let channel = self.options.channel().replace('"', "\"\"");
         let notify = told.map(|told| format!("NOTIFY \"{channel}\", {TOLD}{told}{TOLD}"));

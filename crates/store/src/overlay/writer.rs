@@ -578,13 +578,12 @@ impl<B: Backend> Worker<B> {
         let (claimed, ended) = self.machine.tables().handed_out_and_back();
         self.handed_out = (self.handed_out + claimed).saturating_sub(ended);
         let more = in_turn && self.may_keep(claimed);
-        let lend = more && self.is_to_lend();
-        let keep = more && !lend;
+        let lends_turn = more && self.is_to_lend();
+        let keep = more && !lends_turn;
         let since = self.turn_since.take();
         let large = self.settings.large;
         let sure = large == 0 || !self.waiting.is_empty();
         let overlay = self.machine.tables();
-        let lends_turn = lend;
         let writes = WriteSet { lends_turn, ..overlay.take_writes(id, in_turn, keep) };
         let writes = Arc::new(writes);
         self.written = writes.jobs.len();
