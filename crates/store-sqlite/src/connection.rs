@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use runcue_store::{Result, StoreError};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::failure::{explain, explain_io, free_space};
 
@@ -117,7 +117,14 @@ pub fn writer(options: &Options) -> Result<Connection> {
         connection.pragma_update(None, "temp_store", "memory")?;
         connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)
     };
-    settle().map_err(|error| explain(&place, &error))?;
+    // A file that becomes one with a log while another process is at it is busy at once: SQLite does not ask the handler there.
+    let mut tries = 0;
+    while let Err(error) = settle() {
+        if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) || !wait_a_little(tries) {
+            return Err(explain(&place, &error));
+        }
+        tries += 1;
+    }
     keep_plans(&connection).map_err(|error| explain(&place, &error))?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)

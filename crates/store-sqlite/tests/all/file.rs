@@ -186,3 +186,21 @@ fn addresses_say_the_durability() {
         Options::parse("sqlite:q.db?sync=1").unwrap_err().to_string().contains("durability=full")
     );
 }
+
+#[test]
+fn a_file_that_another_process_is_about_to_use_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("queue.db");
+    // As a file is before it has a log of its own, which somebody else is about to give it.
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE t (a); DROP TABLE t; BEGIN IMMEDIATE").unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let opening = std::thread::spawn(move || {
+        tell.send(SqliteStore::open(Options::new(path)).map(drop)).unwrap();
+    });
+    let early = told.recv_timeout(std::time::Duration::from_millis(200));
+    assert!(early.is_err(), "it is busy, which is nobody's business: {early:?}");
+    other.execute_batch("COMMIT").unwrap();
+    told.recv().unwrap().unwrap();
+    opening.join().unwrap();
+}
