@@ -155,6 +155,11 @@ impl Victim {
         self.number
     }
 
+    /// By which the machine knows it.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills with -9. `None` if it had left already.
     pub fn kill(&mut self) -> Option<Kill> {
         if self.child.try_wait().unwrap().is_some() {

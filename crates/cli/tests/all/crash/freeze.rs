@@ -3,10 +3,13 @@
 //! The lease is as short as it may be used, and the wait for it is real: everything that can be seen of a frozen worker
 //! is seen in that one wait.
 
+use std::time::Duration;
+
+use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::arena::Arena;
+use super::arena::{Arena, Victim};
 use super::patience;
 
 /// The first attempt says so and waits for a word; the second says so and is done.
@@ -36,7 +39,7 @@ pub fn is_frozen_past_its_lease(arena: &Arena) {
     patience::until("both run", || {
         (has("begun", &ends, 1) && has("begun", &stays, 1)).then_some(())
     });
-    frozen.signal(Signal::STOP);
+    freeze(arena, &frozen);
     arena.write("go", "");
     patience::until("its child goes on without it", || has("ended", &ends, 1).then_some(()));
     let leases = [&ends, &stays].map(|id| arena.show(id)["lease_expires_at"].as_i64().unwrap());
@@ -72,4 +75,27 @@ pub fn is_frozen_past_its_lease(arena: &Arena) {
         assert_eq!(said, "by attempt 2\n", "what the late one wrote is not kept either");
     }
     arena.is_untroubled();
+}
+
+/// Stops a worker, but not while it writes to a file: that would stay locked for everybody, and no lease has to do with it.
+fn freeze(arena: &Arena, worker: &Victim) {
+    let stat = format!("/proc/{}/stat", worker.pid());
+    let stands_still = || {
+        let stat = std::fs::read_to_string(&stat).unwrap();
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('T')).then_some(())
+    };
+    let file = arena.path().join(".runcue/queue.db");
+    let is_free = || -> rusqlite::Result<()> {
+        let connection = Connection::open(&file)?;
+        connection.busy_timeout(Duration::ZERO)?;
+        connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")
+    };
+    loop {
+        worker.signal(Signal::STOP);
+        patience::until("it stands still", stands_still);
+        if !file.exists() || is_free().is_ok() {
+            return;
+        }
+        worker.signal(Signal::CONT);
+    }
 }

@@ -29,7 +29,9 @@ async fn drained_by(servers: &Servers, claim: usize) -> (Vec<Haste>, u64) {
         first.submit(NOW, batch).await.unwrap();
     }
     let server = servers.latest.lock().unwrap().clone();
+    // The submissions were much.
     server.hastes.lock().unwrap().clear();
+    server.lent.store(0, Ordering::Relaxed);
     let mut workers = Vec::new();
     for handle in 0..2 {
         let store = servers.second_handle(&first).await.unwrap();
