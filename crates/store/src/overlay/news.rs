@@ -17,8 +17,12 @@ pub struct News {
     pub(super) seen: Arc<AtomicU64>,
     /// What others have told with it.
     pub(super) messages: Messages,
-    admit: Arc<dyn Fn() + Send + Sync>,
+    admit: Poke,
+    take_over: Poke,
 }
+
+/// Asks the writer for something that nobody waits for.
+pub(super) type Poke = Arc<dyn Fn() + Send + Sync>;
 
 impl std::fmt::Debug for News {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -27,10 +31,11 @@ impl std::fmt::Debug for News {
 }
 
 impl News {
-    pub(super) fn new(admit: Arc<dyn Fn() + Send + Sync>) -> Self {
+    pub(super) fn new(admit: Poke, take_over: Poke) -> Self {
         let (heard, seen) = (Arc::default(), Arc::default());
         let messages = Messages::default();
-        Self { version: Arc::new(watch::Sender::new(1)), heard, seen, messages, admit }
+        let version = Arc::new(watch::Sender::new(1));
+        Self { version, heard, seen, messages, admit, take_over }
     }
 
     /// A commit with news says so ([`WriteSet::message`](super::WriteSet::message)).
@@ -38,7 +43,10 @@ impl News {
         let (revision, told) = message.split_once(' ').unwrap_or((message, ""));
         let revision = revision.parse().unwrap_or(0);
         if !told.is_empty() && revision > self.seen.load(Ordering::Acquire) {
-            self.messages.push(told);
+            // The writer takes it over while those who wait for news wake up, and knows it when they ask.
+            if self.messages.push(told) {
+                (self.take_over)();
+            }
         }
         self.heard(revision);
     }

@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::Backend;
 use super::cache::{Foresight, Overlay};
-use super::news::News;
+use super::news::{News, Poke};
 use super::writer::{Settings, Worker};
 use crate::machine::Machine;
 use crate::{Result, StoreError};
@@ -77,6 +77,8 @@ pub(super) enum Message<B> {
     Request(Request<B>),
     /// The second thread has carried out the commit that follows a revision.
     Landed(u64),
+    /// Others have told what they changed, and nothing that they told before waits.
+    Told,
 }
 
 /// Where messages go, as long as the store is open.
@@ -111,7 +113,7 @@ impl<B: Backend> Work<B> for Admit {
 fn admission<B: Backend>(
     requests: &Arc<Requests<B>>,
     patience: Duration,
-) -> Arc<dyn Fn() + Send + Sync> {
+) -> Poke {
     let requests = Arc::downgrade(requests);
     let under_way = Arc::new(AtomicBool::new(false));
     Arc::new(move || {
@@ -122,6 +124,12 @@ fn admission<B: Backend>(
             tell(&requests, Message::Request(Request { now, until, foresight, work }));
         }
     })
+}
+
+/// What has the thread look at what was told, if it has nothing else to do.
+fn taking_over<B: Backend>(requests: &Arc<Requests<B>>) -> Poke {
+    let requests = Arc::downgrade(requests);
+    Arc::new(move || tell(&requests, Message::Told))
 }
 
 /// A handle on the thread that writes.
@@ -140,7 +148,7 @@ impl<B: Backend> Writer<B> {
         let requests = Arc::new(Mutex::new(Some(sender)));
         let (tell, trouble) = watch::channel(None);
         let patience = settings.patience;
-        let news = News::new(admission(&requests, patience));
+        let news = News::new(admission(&requests, patience), taking_over(&requests));
         let own = Arc::downgrade(&requests);
         let worker = Worker::new(backend, settings, receiver, own, news.clone(), tell);
         let thread =

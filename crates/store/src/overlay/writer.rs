@@ -142,6 +142,10 @@ pub(super) struct Worker<B> {
     coming_back: Vain,
     /// Whether everything since the last turn was begun, or before, came from here or was told.
     fresh: bool,
+    /// Whether there was a commit that nobody in this process was told of.
+    untold: bool,
+    /// Whether something was told since the last turn was decided.
+    told: bool,
     /// Whether the queue was asked for its secret.
     voiced: bool,
     /// How many turns are to be begun before what was told is relied on again, and how many it was last time.
@@ -193,6 +197,8 @@ impl<B: Backend> Worker<B> {
             company: Vain::default(),
             coming_back: Vain::default(),
             fresh: false,
+            untold: false,
+            told: false,
             voiced: false,
             doubt: 0,
             refused: 0,
@@ -238,15 +244,19 @@ impl<B: Backend> Worker<B> {
         self.leave_turn();
     }
 
-    /// Takes over what others have told, so that their changes need not be asked for. Answers whether there was any.
-    fn catch_up(&mut self) -> bool {
-        let overlay = self.machine.tables();
-        let mut told_any = false;
-        for told in self.news.messages.take(overlay.voice.as_ref()) {
-            told_any |= overlay.hear(told);
+    /// Takes over what others have told, so that their changes need not be asked for. Not in a turn that is held: nobody
+    /// else writes then.
+    fn catch_up(&mut self) {
+        if self.machine.revision().is_none() {
+            return;
         }
-        self.fresh |= told_any;
-        told_any
+        let overlay = self.machine.tables();
+        let mut told = false;
+        for message in self.news.messages.take(overlay.voice.as_ref()) {
+            told |= overlay.hear(message);
+        }
+        self.fresh |= told;
+        self.told |= told;
     }
 
     /// Reads jobs that will probably be claimed next, while those who were answered are busy with theirs. What it reads may
@@ -277,10 +287,7 @@ impl<B: Backend> Worker<B> {
     fn take_turn(&mut self, turn: &mut VecDeque<Request<B>>) {
         while !turn.is_empty() {
             match self.attempt(turn) {
-                Attempt::Done => {
-                    self.well();
-                    turn.drain(..).for_each(|request| request.work.answer(None));
-                }
+                Attempt::Done => self.answer(turn),
                 Attempt::UnderWay => {
                     if let Some(flight) = &mut self.flight {
                         flight.turn = std::mem::take(turn);
@@ -316,7 +323,7 @@ impl<B: Backend> Worker<B> {
     /// Waits for the commit that is under way, if there is one, and answers its requests. Otherwise answers what is to be
     /// done: nothing that was decided since then holds.
     fn land(&mut self) -> Option<Attempt> {
-        let Flight { turn, writes, since, joined } = self.flight.take()?;
+        let Flight { mut turn, writes, since, joined } = self.flight.take()?;
         if joined {
             self.flights = Vain::default();
         }
@@ -327,8 +334,7 @@ impl<B: Backend> Worker<B> {
         match self.judge(committed, &writes, since) {
             Attempt::Done => {
                 self.tell_news(&writes);
-                self.well();
-                turn.into_iter().for_each(|request| request.work.answer(None));
+                self.answer(&mut turn);
                 self.ended_at = Some(Instant::now());
                 None
             }
@@ -367,7 +373,10 @@ impl<B: Backend> Worker<B> {
         }
         let keeps = |flight: &Flight<B>| flight.writes.keeps_turn;
         let kept = self.turn_since.is_some() || self.flight.as_ref().is_some_and(keeps);
-        let told = !kept && self.machine.revision().is_some() && self.catch_up();
+        if !kept {
+            self.catch_up();
+        }
+        let told = std::mem::take(&mut self.told);
         let heard = self.news.heard.load(Ordering::Acquire);
         let sure = self.fresh && self.doubt == 0;
         // Much would be decided in vain on what is out of date, or on what several others were told as well.
@@ -643,10 +652,24 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    fn tell_news(&self, writes: &WriteSet) {
+    /// The version moves before the answers are given, so that whoever has one also sees that it moved. But where there is no
+    /// news in it, as in a claim, those who wait for the answers go before those who wait for changes.
+    fn tell_news(&mut self, writes: &WriteSet) {
         self.news.seen.fetch_max(writes.follows + 1, Ordering::AcqRel);
-        // The version moves first, so that whoever has an answer also sees that it moved.
-        self.news.wake();
+        if writes.news {
+            self.news.wake();
+        } else {
+            self.untold = true;
+        }
+    }
+
+    /// Answers requests whose turn is written.
+    fn answer(&mut self, turn: &mut VecDeque<Request<B>>) {
+        self.well();
+        turn.drain(..).for_each(|request| request.work.answer(None));
+        if std::mem::take(&mut self.untold) {
+            self.news.wake();
+        }
     }
 
     /// The reply to a commit was lost. Nobody is answered before it is known whether it went through.

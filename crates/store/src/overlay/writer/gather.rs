@@ -70,9 +70,11 @@ impl<B: Backend> Worker<B> {
             self.waiting.push_back(request);
         }
         while self.waiting.is_empty() {
+            if self.turn_since.is_none() && self.flight.is_none() {
+                self.catch_up();
+            }
             match self.next_message() {
-                Some(Message::Request(request)) => self.waiting.push_back(request),
-                Some(Message::Landed(follows)) => self.land_if(follows),
+                Some(message) => self.take_in(message),
                 None if self.flight.is_some() => self.land_now(),
                 None => return false,
             }
@@ -81,8 +83,7 @@ impl<B: Backend> Worker<B> {
             let late = self.waiting.iter().map(|request| request.until).min();
             let at = late.map_or(at, |late| late.min(at));
             match self.requests.recv_timeout(at.saturating_duration_since(Instant::now())) {
-                Ok(Message::Request(request)) => self.waiting.push_back(request),
-                Ok(Message::Landed(follows)) => self.land_if(follows),
+                Ok(message) => self.take_in(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 // Nobody will come any more; those who wait are tried once more and then told.
                 Err(RecvTimeoutError::Disconnected) if self.trouble.borrow().is_some() => {
@@ -97,12 +98,21 @@ impl<B: Backend> Worker<B> {
         true
     }
 
+    fn take_in(&mut self, message: Message<B>) {
+        match message {
+            Message::Request(request) => self.waiting.push_back(request),
+            Message::Landed(follows) => self.land_if(follows),
+            // Whoever has something to do looks at it before it decides.
+            Message::Told => {}
+        }
+    }
+
     /// A request that has come.
     pub(super) fn already_there(&mut self) -> Option<Request<B>> {
         loop {
             match self.requests.try_recv().ok()? {
                 Message::Request(request) => return Some(request),
-                Message::Landed(follows) => self.land_if(follows),
+                other => self.take_in(other),
             }
         }
     }
@@ -129,8 +139,7 @@ impl<B: Backend> Worker<B> {
     pub(super) fn await_landing(&mut self) {
         while self.flight.is_some() && self.jobs_waiting() < self.settings.large {
             match self.requests.recv() {
-                Ok(Message::Request(request)) => self.waiting.push_back(request),
-                Ok(Message::Landed(follows)) => self.land_if(follows),
+                Ok(message) => self.take_in(message),
                 Err(_) => self.land_now(),
             }
         }
@@ -166,7 +175,7 @@ impl<B: Backend> Worker<B> {
                         return;
                     }
                 }
-                Ok(Message::Landed(follows)) => self.land_if(follows),
+                Ok(other) => self.take_in(other),
                 Err(_) => return,
             }
         }
