@@ -146,6 +146,7 @@ impl Shared {
             start_within: self.start_within.span(),
             filter,
             offers: self.settings.offers.clone(),
+            again: !self.callbacks.are_set(),
             ..ClaimRequest::new(self.worker.id, max)
         }
     }

@@ -3,7 +3,7 @@
 -- numbers, what others must know, what wakes them or nothing, '1' if more is staged, ids of new jobs,
 -- changes to carry out, how long the turn lasts from here on in ms or nothing if it ends. Ids and changes are
 -- packed.
--- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', seconds, µs, '1' if the turn goes on, '1' if somebody
+-- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', '1' if the turn goes on, '1' if it does and somebody
 -- with little to do waits for it}.
 
 local meta = call('HMGET', KEYS[1], 'schema', 'revision', 'pending')
@@ -55,5 +55,4 @@ if ARGV[8] ~= '' then
     -- Whoever may not publish is still heard of by those who poll.
     redis.pcall('PUBLISH', prefix .. 'news', ARGV[8])
 end
-local time = call('TIME')
-return {'done', time[1], time[2], kept, tostring(call('EXISTS', prefix .. 'first'))}
+return {'done', kept, tostring(kept == '1' and call('EXISTS', prefix .. 'first'))}

@@ -255,6 +255,9 @@ impl RedisBackend {
         let schema = SCHEMA.to_string();
         let flag = |on: bool| if on { "1" } else { "0" };
         let mut batch = Batch::default();
+        // The server writes first to whoever it had something for last. Its answer to this has to wait, and so those who
+        // hear of the commit go before the one who made it.
+        batch.add(&[b"TIME"]);
         link.queue_script(
             &mut batch,
             Script::Commit,
@@ -276,15 +279,15 @@ impl RedisBackend {
         self.queue_watch(link, &mut batch);
         let replies = link.all(&batch)?;
         self.watch = Watch::of(&replies).filter(|_| self.watches && self.bulk && !large);
-        let reply = &replies[0];
+        let reply = &replies[1];
         let answer = match text(item(reply, 0)) {
             Some(b"done") => {
                 if large {
                     apply(link)?;
                 }
-                let now = clock(item(reply, 1), item(reply, 2));
+                let now = clock(item(&replies[0], 0), item(&replies[0], 1));
                 let is_so = |place: usize| text(item(reply, place)) == Some(b"1");
-                return Ok(Committed::Done { now, kept: is_so(3), hurry: is_so(4) });
+                return Ok(Committed::Done { now, kept: is_so(1), hurry: is_so(2) });
             }
             Some(b"known") => {
                 Committed::Known(items(reply)[1..].iter().filter_map(job_id).collect())

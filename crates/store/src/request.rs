@@ -45,6 +45,9 @@ pub struct ClaimRequest {
     pub offers: Option<Capabilities>,
     /// Only these jobs, in this order, as far as they may run now.
     pub only: Option<Vec<JobId>>,
+    /// If there are fewer than wanted, the worker asks again as soon as there is news, in the same words and for at least
+    /// as many as were missing. A store may then claim before it is asked, and hands back what is not asked for.
+    pub again: bool,
 }
 
 impl ClaimRequest {
@@ -59,6 +62,7 @@ impl ClaimRequest {
             filter: ClaimFilter::default(),
             offers: None,
             only: None,
+            again: false,
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct Foresight {
     pub batch: Option<Arc<SubmitBatch>>,
     /// A claim of so many jobs.
     pub claim: usize,
+    /// That claim, if it is one that is asked again and again.
+    pub asked: Option<Arc<ClaimRequest>>,
 }
 
 impl Foresight {
@@ -56,7 +58,8 @@ impl Foresight {
     pub fn of_claim(request: &ClaimRequest) -> Self {
         let best = request.only.is_none() && request.filter.max_priority.is_none();
         let claim = if best { request.max } else { 0 };
-        Self { claim, ..Self::of_ids(request.only.iter().flatten().copied()) }
+        let asked = request.again.then(|| Arc::new(request.clone()));
+        Self { claim, asked, ..Self::of_ids(request.only.iter().flatten().copied()) }
     }
 }
 
@@ -110,6 +113,9 @@ pub struct Overlay<B> {
     /// Lanes that claims have looked at, of late.
     pub(super) recent_lanes: Vec<LaneId>,
 
+    /// The latest claim that found too little and will be asked again, for what was missing.
+    pub(super) awaited: Option<ClaimRequest>,
+
     /// What this daemon tells the others, and how they know that it was said by one of them.
     telling: Telling,
     pub(super) voice: Option<Voice>,
@@ -147,6 +153,7 @@ impl<B: Backend> Overlay<B> {
             latest_claims: 0,
             shared: false,
             recent_lanes: Vec::new(),
+            awaited: None,
             telling: Telling::default(),
             voice: None,
         }
@@ -162,6 +169,15 @@ impl<B: Backend> Overlay<B> {
         self.expected_claims += foresight.claim;
         if !foresight.ids.is_empty() || foresight.batch.is_some() {
             self.expected.push(foresight.clone());
+        }
+    }
+
+    /// A claim has found so many jobs.
+    pub(super) fn note_found(&mut self, request: &ClaimRequest, found: usize) {
+        let missing = request.max.saturating_sub(found);
+        if request.again {
+            let awaited = ClaimRequest { max: missing, ..request.clone() };
+            self.awaited = (missing > 0).then_some(awaited);
         }
     }
 
@@ -267,6 +283,7 @@ impl<B: Backend> Overlay<B> {
     pub(super) fn reset(&mut self) {
         self.revision = 0;
         self.reading = None;
+        self.awaited = None;
         self.telling = Telling::default();
         self.opened = None;
         self.writes = WriteSet::default();

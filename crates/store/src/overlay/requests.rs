@@ -1,5 +1,6 @@
 //! What callers ask of the writer's thread, and how they are answered.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -32,6 +33,14 @@ pub(super) type Workshop<B> = Machine<Overlay<B>>;
 pub(super) trait Work<B>: Send {
     fn run(&mut self, machine: &mut Workshop<B>, now: Timestamp) -> Result<()>;
     fn answer(self: Box<Self>, failed: Option<StoreError>);
+
+    /// Whether nobody has asked for it yet.
+    fn is_ahead(&self) -> bool {
+        false
+    }
+
+    /// Answers what was done before it was asked for.
+    fn give(self: Box<Self>, _value: Box<dyn Any + Send>, _now: Timestamp) {}
 }
 
 struct Call<R, F> {
@@ -40,7 +49,7 @@ struct Call<R, F> {
     reply: oneshot::Sender<Result<Answered<R>>>,
 }
 
-impl<B, R: Send, F> Work<B> for Call<R, F>
+impl<B, R: Send + 'static, F> Work<B> for Call<R, F>
 where
     F: Fn(&mut Workshop<B>, Timestamp) -> Result<R> + Send,
 {
@@ -62,6 +71,12 @@ where
         };
         // A caller that has gone away needs no answer.
         let _ = self.reply.send(outcome);
+    }
+
+    fn give(self: Box<Self>, value: Box<dyn Any + Send>, now: Timestamp) {
+        if let Ok(value) = value.downcast() {
+            let _ = self.reply.send(Ok(Answered { value: *value, now }));
+        }
     }
 }
 
@@ -110,10 +125,7 @@ impl<B: Backend> Work<B> for Admit {
 }
 
 /// What asks for an admission.
-fn admission<B: Backend>(
-    requests: &Arc<Requests<B>>,
-    patience: Duration,
-) -> Poke {
+fn admission<B: Backend>(requests: &Arc<Requests<B>>, patience: Duration) -> Poke {
     let requests = Arc::downgrade(requests);
     let under_way = Arc::new(AtomicBool::new(false));
     Arc::new(move || {

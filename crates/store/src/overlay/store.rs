@@ -163,7 +163,11 @@ impl<B: Backend, R: Reader> Store for ServerStore<B, R> {
 
     async fn claim(&self, now: Timestamp, request: ClaimRequest) -> Result<Claimed> {
         let foresight = Foresight::of_claim(&request);
-        let operation = move |machine: &mut Machine<Overlay<B>>, now| machine.claim(now, &request);
+        let operation = move |machine: &mut Machine<Overlay<B>>, now| {
+            let claimed = machine.claim(now, &request)?;
+            machine.tables().note_found(&request, claimed.jobs.len());
+            Ok(claimed)
+        };
         let mut answered = self.writer.call(now, foresight, operation).await?;
         if !self.callers_clock {
             let shift = Shift { from: answered.now, to: now };

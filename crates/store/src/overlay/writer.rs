@@ -12,12 +12,13 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use runcue_core::{JobId, Timestamp};
 use tokio::sync::watch;
 
+use super::ahead::{Ahead, Place};
 use super::cache::{Foresight, Overlay};
 use super::clock::Clock;
 use super::news::News;
@@ -161,6 +162,8 @@ pub(super) struct Worker<B> {
     /// Turns in a row in which nobody else had written.
     alone: u32,
     wanted_alone: u32,
+    /// What was claimed before anybody asked for it.
+    ahead: Place,
     /// Jobs that turned out to be there when they were to be inserted.
     known: Vec<JobId>,
     news: News,
@@ -210,6 +213,7 @@ impl<B: Backend> Worker<B> {
             retry_at: None,
             alone: 0,
             wanted_alone: ALONE,
+            ahead: Place::default(),
             known: Vec::new(),
             news,
             trouble,
@@ -239,9 +243,16 @@ impl<B: Backend> Worker<B> {
             self.read_ahead();
         }
         self.land_now();
+        let mut last: VecDeque<Request<B>> = self.hand_back().into_iter().collect();
+        self.take_turn(&mut last);
+        refuse_all(&mut last, &StoreError::Closed);
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().for_each(|request| request.work.answer(Some(StoreError::Closed)));
         self.leave_turn();
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes over what others have told, so that their changes need not be asked for. Not in a turn that is held: nobody
@@ -266,8 +277,7 @@ impl<B: Backend> Worker<B> {
         if busy || self.machine.revision().is_none() {
             return;
         }
-        if let Some(request) = self.already_there() {
-            self.waiting.push_back(request);
+        if self.take_one() {
             return;
         }
         if let Err(error) = self.machine.tables().read_ahead() {
@@ -295,6 +305,8 @@ impl<B: Backend> Worker<B> {
                 }
                 Attempt::Again => {
                     self.forget();
+                    // Somebody was quicker.
+                    turn.retain(|request| !request.work.is_ahead());
                     self.take_back(turn);
                     refuse_late(turn, None);
                 }
@@ -419,7 +431,7 @@ impl<B: Backend> Worker<B> {
         if let Some(attempt) = self.run_all(turn) {
             return attempt;
         }
-        self.end()
+        self.end(turn.iter().all(|request| request.work.is_ahead()))
     }
 
     fn now_for(&mut self, callers: Timestamp) -> Timestamp {
@@ -480,10 +492,7 @@ impl<B: Backend> Worker<B> {
 
     /// Takes in what has come while others had their turns.
     fn top_up(&mut self, turn: &mut VecDeque<Request<B>>, ends_first: bool) {
-        while self.waiting.len() < TOGETHER {
-            let Some(request) = self.already_there() else { break };
-            self.waiting.push_back(request);
-        }
+        while self.waiting.len() < TOGETHER && self.take_one() {}
         let before = turn.len();
         if ends_first {
             self.fill_with_ends(turn);
@@ -542,8 +551,8 @@ impl<B: Backend> Worker<B> {
         None
     }
 
-    /// Writes the turn, or makes sure that answers without a change are up to date.
-    fn end(&mut self) -> Attempt {
+    /// Writes the turn, or makes sure that answers without a change are up to date, unless nobody has asked.
+    fn end(&mut self, is_ahead: bool) -> Attempt {
         let ended = self.machine.end();
         if let Some(attempt) = self.land() {
             return attempt;
@@ -557,7 +566,7 @@ impl<B: Backend> Worker<B> {
         }
         let in_turn = self.turn_since.is_some();
         let sure = in_turn && self.heard_at.elapsed() < TRUSTED;
-        if !sure {
+        if !sure && !is_ahead {
             let overlay = self.machine.tables();
             let looked = overlay.backend().look();
             match looked {
@@ -667,9 +676,15 @@ impl<B: Backend> Worker<B> {
     fn answer(&mut self, turn: &mut VecDeque<Request<B>>) {
         self.well();
         turn.drain(..).for_each(|request| request.work.answer(None));
-        if std::mem::take(&mut self.untold) {
-            self.news.wake();
+        // Whoever comes for what was claimed ahead goes before them, too, and is probably there.
+        if self.untold && self.ahead().is_none() {
+            self.tell_of_change();
         }
+    }
+
+    fn tell_of_change(&mut self) {
+        self.untold = false;
+        self.news.wake();
     }
 
     /// The reply to a commit was lost. Nobody is answered before it is known whether it went through.

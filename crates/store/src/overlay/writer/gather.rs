@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use super::super::Backend;
-use super::super::requests::{Message, Request};
+use runcue_core::Timestamp;
+
+use super::super::ahead::{Ahead, ClaimAhead};
+use super::super::requests::{Message, Request, Work};
+use super::super::{Backend, Foresight};
 use super::{FOLLOWED, LARGE, Vain, Worker};
 
 /// Requests in one turn at the most, so that no caller waits long for the first of many.
@@ -66,12 +69,14 @@ impl<B: Backend> Worker<B> {
     /// Takes in what has come. While the server is away it waits for the next attempt, otherwise for the
     /// next request. Answers whether there is to be a next turn.
     pub(super) fn gather(&mut self) -> bool {
-        if let Some(request) = self.already_there() {
-            self.waiting.push_back(request);
-        }
+        self.take_one();
         while self.waiting.is_empty() {
             if self.turn_since.is_none() && self.flight.is_none() {
                 self.catch_up();
+                self.claim_ahead();
+                if !self.waiting.is_empty() {
+                    break;
+                }
             }
             match self.next_message() {
                 Some(message) => self.take_in(message),
@@ -92,29 +97,68 @@ impl<B: Backend> Worker<B> {
                 Err(RecvTimeoutError::Disconnected) => {}
             }
         }
-        while let Some(request) = self.already_there() {
-            self.waiting.push_back(request);
-        }
+        while self.take_one() {}
         true
     }
 
     fn take_in(&mut self, message: Message<B>) {
         match message {
-            Message::Request(request) => self.waiting.push_back(request),
+            Message::Request(request) => self.take_request(request),
             Message::Landed(follows) => self.land_if(follows),
             // Whoever has something to do looks at it before it decides.
             Message::Told => {}
         }
     }
 
-    /// A request that has come.
-    pub(super) fn already_there(&mut self) -> Option<Request<B>> {
-        loop {
-            match self.requests.try_recv().ok()? {
-                Message::Request(request) => return Some(request),
-                other => self.take_in(other),
+    /// Takes in a request that has come. Answers whether there was one.
+    pub(super) fn take_one(&mut self) -> bool {
+        let before = self.waiting.len();
+        while let Ok(message) = self.requests.try_recv() {
+            self.take_in(message);
+            if self.waiting.len() > before {
+                return true;
             }
         }
+        false
+    }
+
+    /// Whoever asks for what was claimed ahead has it at once, and may ask again for more. Others wait for the next turn.
+    fn take_request(&mut self, request: Request<B>) {
+        let asked = request.foresight.asked.as_ref();
+        let ahead = asked.and_then(|asked| self.ahead().take_if(|ahead| ahead.is_for(asked)));
+        if let Some(ahead) = ahead {
+            request.work.give(ahead.claimed(), self.clock.now());
+            self.tell_of_change();
+            return;
+        }
+        if asked.is_some() {
+            // Nobody has to anticipate it any more.
+            self.waiting.retain(|waiting| !waiting.work.is_ahead());
+        }
+        self.waiting.push_back(request);
+    }
+
+    /// Claims what was told of for whoever will ask for it, if all that others have done is known.
+    fn claim_ahead(&mut self) {
+        let is_for_now = self.told && self.fresh && self.doubt == 0 && !self.settings.callers_clock;
+        if !is_for_now || self.ahead().is_some() {
+            return;
+        }
+        let Some(request) = self.machine.tables().awaited.take() else { return };
+        let claim = ClaimAhead::new(request, &self.ahead);
+        let foresight = claim.foresight();
+        self.waiting.push_back(self.own_request(foresight, Box::new(claim)));
+    }
+
+    /// What was claimed ahead and nobody has asked for goes back.
+    pub(super) fn hand_back(&mut self) -> Option<Request<B>> {
+        let ahead = self.ahead().take()?;
+        Some(self.own_request(Foresight::default(), Box::new(ahead.hand_back())))
+    }
+
+    fn own_request(&self, foresight: Foresight, work: Box<dyn Work<B>>) -> Request<B> {
+        let until = Instant::now() + self.settings.patience;
+        Request { now: Timestamp::ZERO, until, foresight, work }
     }
 
     /// A turn that is kept, or was lent, waits a moment for the next request; then others may have it.
@@ -126,7 +170,14 @@ impl<B: Backend> Worker<B> {
             }
             self.leave_turn();
         }
-        self.requests.recv().ok()
+        let Some(until) = self.ahead().as_ref().map(Ahead::until) else {
+            return self.requests.recv().ok();
+        };
+        match self.requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(message) => Some(message),
+            Err(RecvTimeoutError::Timeout) => self.hand_back().map(Message::Request),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
     }
 
     /// How many jobs those who wait are about.
@@ -170,7 +221,7 @@ impl<B: Backend> Worker<B> {
             match self.requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Message::Request(request)) => {
                     self.company = Vain::default();
-                    self.waiting.push_back(request);
+                    self.take_in(Message::Request(request));
                     if !first_of_many || self.jobs_waiting() >= MANY {
                         return;
                     }
