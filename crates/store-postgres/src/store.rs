@@ -30,6 +30,7 @@ pub fn open(options: Options) -> Result<PostgresStore> {
         instance: random()?,
         callers_clock: options.callers_clock,
         patience: options.patience,
+        listens_apart: false,
         large: LARGE,
     };
     let readers = Readers::start(options, durability)

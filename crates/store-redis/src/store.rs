@@ -30,6 +30,7 @@ pub fn open(options: Options) -> Result<RedisStore> {
         instance,
         callers_clock: options.caller_clock,
         patience: PATIENCE,
+        listens_apart: true,
         large: LARGE,
     };
     ServerStore::new(backend, RedisReader::new(options, persistence), settings)

@@ -726,6 +726,7 @@ impl Servers {
             instance,
             callers_clock: true,
             patience: Duration::from_secs(20),
+            listens_apart: false,
             large: self.large,
         };
         let store = Arc::new(ServerStore::new(backend, Look(server), settings).unwrap());

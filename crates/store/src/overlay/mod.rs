@@ -41,6 +41,7 @@ mod ask;
 mod cache;
 mod clock;
 mod desk;
+mod door;
 mod kept;
 mod news;
 mod requests;

@@ -31,9 +31,8 @@ impl std::fmt::Debug for News {
 }
 
 impl News {
-    pub(super) fn new(admit: Poke, take_over: Poke) -> Self {
+    pub(super) fn new(messages: Messages, admit: Poke, take_over: Poke) -> Self {
         let (heard, seen) = (Arc::default(), Arc::default());
-        let messages = Messages::default();
         let version = Arc::new(watch::Sender::new(1));
         Self { version, heard, seen, messages, admit, take_over }
     }
@@ -42,13 +41,15 @@ impl News {
     pub fn told(&self, message: &str) {
         let (revision, told) = message.split_once(' ').unwrap_or((message, ""));
         let revision = revision.parse().unwrap_or(0);
-        if !told.is_empty() && revision > self.seen.load(Ordering::Acquire) {
-            // The writer takes it over while those who wait for news wake up, and knows it when they ask.
-            if self.messages.push(told) {
-                (self.take_over)();
-            }
+        let is_new = !told.is_empty() && revision > self.seen.load(Ordering::Acquire);
+        if is_new {
+            self.messages.push(told);
         }
         self.heard(revision);
+        // It is taken over while those who wait for news wake up, and is known when they ask.
+        if is_new {
+            (self.take_over)();
+        }
     }
 
     /// The store is at a revision. Wakes those who wait for news if that is new here.

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,7 +12,9 @@ use tokio::sync::{oneshot, watch};
 
 use super::Backend;
 use super::cache::{Foresight, Overlay};
+use super::door::Door;
 use super::news::{News, Poke};
+use super::told::Messages;
 use super::writer::{Settings, Worker};
 use crate::machine::Machine;
 use crate::{Result, StoreError};
@@ -92,18 +93,14 @@ pub(super) enum Message<B> {
     Request(Request<B>),
     /// The second thread has carried out the commit that follows a revision.
     Landed(u64),
-    /// Others have told what they changed, and nothing that they told before waits.
+    /// Others have told what they changed.
     Told,
 }
 
-/// Where messages go, as long as the store is open.
-pub(super) type Requests<B> = Mutex<Option<Sender<Message<B>>>>;
-
-pub(super) fn tell<B>(requests: &Weak<Requests<B>>, message: Message<B>) {
-    let Some(requests) = requests.upgrade() else { return };
-    let requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(sender) = requests.as_ref() {
-        let _ = sender.send(message);
+pub(super) fn tell<B>(door: &Weak<Door<B>>, message: Message<B>) {
+    if let Some(door) = door.upgrade() {
+        // Nobody waits for what is told, and nobody needs it when the store is closed.
+        let _ = door.enter(message);
     }
 }
 
@@ -125,28 +122,42 @@ impl<B: Backend> Work<B> for Admit {
 }
 
 /// What asks for an admission.
-fn admission<B: Backend>(requests: &Arc<Requests<B>>, patience: Duration) -> Poke {
-    let requests = Arc::downgrade(requests);
+fn admission<B: Backend>(door: &Arc<Door<B>>, patience: Duration) -> Poke {
+    let door = Arc::downgrade(door);
     let under_way = Arc::new(AtomicBool::new(false));
     Arc::new(move || {
         if !under_way.swap(true, Ordering::AcqRel) {
             let (now, foresight) = (Timestamp::ZERO, Foresight::default());
             let work = Box::new(Admit(under_way.clone()));
             let until = Instant::now() + patience;
-            tell(&requests, Message::Request(Request { now, until, foresight, work }));
+            tell(&door, Message::Request(Request { now, until, foresight, work }));
         }
     })
 }
 
-/// What has the thread look at what was told, if it has nothing else to do.
-fn taking_over<B: Backend>(requests: &Arc<Requests<B>>) -> Poke {
-    let requests = Arc::downgrade(requests);
-    Arc::new(move || tell(&requests, Message::Told))
+/// What has the worker look at what was told, if it has nothing else to do: here, where that may take a while, or on its own
+/// thread.
+fn taking_over<B: Backend>(door: &Arc<Door<B>>, messages: &Messages, here: bool) -> Poke {
+    let (door, messages) = (Arc::downgrade(door), messages.clone());
+    Arc::new(move || {
+        if !here {
+            // One look is for all that has come.
+            if messages.len() == 1 {
+                tell(&door, Message::Told);
+            }
+            return;
+        }
+        let Some(door) = door.upgrade() else { return };
+        if let Some(mut worker) = door.borrow() {
+            let unfinished = worker.listen();
+            door.put_down(worker, unfinished);
+        }
+    })
 }
 
 /// A handle on the thread that writes.
 pub struct Writer<B> {
-    requests: Arc<Requests<B>>,
+    door: Arc<Door<B>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     news: News,
     trouble: watch::Receiver<Option<String>>,
@@ -156,16 +167,18 @@ pub struct Writer<B> {
 impl<B: Backend> Writer<B> {
     /// Starts the thread over a backend, which should be connected.
     pub fn start(backend: B, settings: Settings) -> std::io::Result<Self> {
-        let (sender, receiver) = channel();
-        let requests = Arc::new(Mutex::new(Some(sender)));
+        let door = Arc::new(Door::default());
         let (tell, trouble) = watch::channel(None);
         let patience = settings.patience;
-        let news = News::new(admission(&requests, patience), taking_over(&requests));
-        let own = Arc::downgrade(&requests);
-        let worker = Worker::new(backend, settings, receiver, own, news.clone(), tell);
+        let messages = Messages::default();
+        let take_over = taking_over(&door, &messages, settings.listens_apart);
+        let news = News::new(messages, admission(&door, patience), take_over);
+        let worker = Worker::new(backend, settings, &door, news.clone(), tell);
+        door.put_down(Box::new(worker), false);
+        let own = Arc::clone(&door);
         let thread =
-            std::thread::Builder::new().name("runcue-writer".into()).spawn(move || worker.run())?;
-        Ok(Self { requests, thread: Mutex::new(Some(thread)), news, trouble, patience })
+            std::thread::Builder::new().name("runcue-writer".into()).spawn(move || work(&own))?;
+        Ok(Self { door, thread: Mutex::new(Some(thread)), news, trouble, patience })
     }
 
     /// Runs an operation in the next turn and answers when that is written. It may be run several times;
@@ -194,32 +207,36 @@ impl<B: Backend> Writer<B> {
     }
 
     fn send(&self, request: Request<B>) -> Result<()> {
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = requests.as_ref().ok_or(StoreError::Closed)?;
-        sender.send(Message::Request(request)).map_err(|_| StoreError::Closed)
+        self.door.enter(Message::Request(request))
     }
 
     /// Lets the thread finish what it has and waits for it.
     pub fn stop(&self) {
-        self.leave();
+        self.door.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
-    }
-
-    fn leave(&self) {
-        drop(self.requests.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
 impl<B> Drop for Writer<B> {
     fn drop(&mut self) {
-        drop(self.requests.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.door.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
+    }
+}
+
+/// What the worker's own thread does.
+fn work<B: Backend>(door: &Door<B>) {
+    while let Some(mut worker) = door.take_up() {
+        if !worker.work() {
+            return;
+        }
+        door.put_down(worker, false);
     }
 }
 

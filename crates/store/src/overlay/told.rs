@@ -207,17 +207,21 @@ impl Telling {
 pub struct Messages(Arc<Mutex<VecDeque<String>>>);
 
 impl Messages {
-    /// One has come. Answers whether no other waits.
-    pub fn push(&self, message: &str) -> bool {
+    /// One has come.
+    pub fn push(&self, message: &str) {
         if message.len() > BYTES {
-            return false;
+            return;
         }
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() >= WAITING {
             waiting.pop_front();
         }
         waiting.push_back(message.to_owned());
-        waiting.len() == 1
+    }
+
+    /// How many have come.
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// All of them that were signed, in the order they came.

@@ -11,7 +11,6 @@ mod gather;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,8 +20,9 @@ use tokio::sync::watch;
 use super::ahead::{Ahead, Place};
 use super::cache::{Foresight, Overlay};
 use super::clock::Clock;
+use super::door::Door;
 use super::news::News;
-use super::requests::{Message, Request, Requests, Workshop, refuse_all, refuse_late, tell};
+use super::requests::{Message, Request, Workshop, refuse_all, refuse_late, tell};
 use super::told::Voice;
 use super::{Backend, CommitId, Committed, Haste, WriteSet};
 use crate::machine::Machine;
@@ -68,6 +68,8 @@ pub struct Settings {
     pub callers_clock: bool,
     /// How long a request waits for a server that is away.
     pub patience: Duration,
+    /// Those who listen to the server have a thread of their own to do it, which may be kept for a while.
+    pub listens_apart: bool,
     /// Commits of so many jobs are carried out by a second thread, as long as there is something to decide meanwhile. If it
     /// is zero all of them always are.
     pub large: usize,
@@ -109,11 +111,18 @@ struct Flight<B> {
     joined: bool,
 }
 
-/// The thread's own.
+/// What came to be done.
+enum Gathered {
+    Some,
+    Nothing,
+    /// Nobody will come any more.
+    Closed,
+}
+
+/// The one who writes.
 pub(super) struct Worker<B> {
-    requests: Receiver<Message<B>>,
-    /// Where the second thread says that it is done.
-    own: Weak<Requests<B>>,
+    /// Where requests come in, and where the second thread says that it is done.
+    door: Weak<Door<B>>,
     /// Requests that no turn has taken in yet.
     waiting: VecDeque<Request<B>>,
     flight: Option<Flight<B>>,
@@ -175,14 +184,12 @@ impl<B: Backend> Worker<B> {
     pub fn new(
         backend: B,
         settings: Settings,
-        requests: Receiver<Message<B>>,
-        own: Weak<Requests<B>>,
+        door: &Arc<Door<B>>,
         news: News,
         trouble: watch::Sender<Option<String>>,
     ) -> Self {
         Self {
-            requests,
-            own,
+            door: Arc::downgrade(door),
             waiting: VecDeque::new(),
             flight: None,
             returned: VecDeque::new(),
@@ -221,27 +228,54 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    pub fn run(mut self) {
-        while self.gather() {
-            refuse_late(&mut self.waiting, self.trouble.borrow().as_deref());
-            if self.waiting.is_empty() || self.retry_at.is_some_and(|at| at > Instant::now()) {
-                continue;
+    /// Works until there is nothing to do. Answers whether somebody may still come.
+    pub fn work(&mut self) -> bool {
+        loop {
+            match self.gather() {
+                Gathered::Some => self.next_turn(),
+                Gathered::Nothing => return true,
+                Gathered::Closed => break,
             }
-            let at_once = self.ended_at.is_some_and(|at| at.elapsed() < linger(self.written));
-            self.followed = if at_once { self.followed.saturating_add(1) } else { 0 };
-            self.await_landing();
-            self.await_company();
-            let mut turn = VecDeque::new();
-            self.fill(&mut turn);
-            self.take_turn(&mut turn);
-            self.known.clear();
-            self.ended_at = Some(Instant::now());
-            // Those who still wait do so for the server to come back.
-            while let Some(request) = turn.pop_back() {
-                self.waiting.push_front(request);
-            }
-            self.read_ahead();
         }
+        self.finish();
+        false
+    }
+
+    /// Looks at what was told, and claims ahead. Answers whether there is something left to do.
+    pub fn listen(&mut self) -> bool {
+        self.catch_up();
+        self.claim_ahead();
+        if !self.waiting.is_empty() {
+            self.next_turn();
+            // By now it was probably asked for.
+            while self.take_one() {}
+        }
+        !self.waiting.is_empty() || self.flight.is_some() || self.ahead().is_some()
+    }
+
+    fn next_turn(&mut self) {
+        refuse_late(&mut self.waiting, self.trouble.borrow().as_deref());
+        if self.waiting.is_empty() || self.retry_at.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        let at_once = self.ended_at.is_some_and(|at| at.elapsed() < linger(self.written));
+        self.followed = if at_once { self.followed.saturating_add(1) } else { 0 };
+        self.await_landing();
+        self.await_company();
+        let mut turn = VecDeque::new();
+        self.fill(&mut turn);
+        self.take_turn(&mut turn);
+        self.known.clear();
+        self.ended_at = Some(Instant::now());
+        // Those who still wait do so for the server to come back.
+        while let Some(request) = turn.pop_back() {
+            self.waiting.push_front(request);
+        }
+        self.read_ahead();
+    }
+
+    /// Nobody comes any more.
+    fn finish(&mut self) {
         self.land_now();
         let mut last: VecDeque<Request<B>> = self.hand_back().into_iter().collect();
         self.take_turn(&mut last);
@@ -609,8 +643,8 @@ impl<B: Backend> Worker<B> {
         overlay.begin_reading(&writes);
         // Whoever ends a turn with it is the last for now, and the next decision would be on what others are about to change.
         if writes.jobs.len() >= large && (keep || !in_turn) {
-            let (own, follows) = (Weak::clone(&self.own), writes.follows);
-            let done = move || tell(&own, Message::Landed(follows));
+            let (door, follows) = (Weak::clone(&self.door), writes.follows);
+            let done = move || tell(&door, Message::Landed(follows));
             if (sure || self.flights.is_worth_it()) && overlay.desk.commit_aside(&writes, done) {
                 overlay.written(&writes);
                 let turn = VecDeque::new();
@@ -763,6 +797,15 @@ impl<B: Backend> Worker<B> {
             self.trouble.send_replace(None);
             // Whatever happened in the meantime was not heard of.
             self.news.wake();
+        }
+    }
+}
+
+impl<B> Drop for Worker<B> {
+    /// Also when it is lost to a panic: those who wait are told, and others are not let in.
+    fn drop(&mut self) {
+        if let Some(door) = self.door.upgrade() {
+            door.abandon();
         }
     }
 }

@@ -1,15 +1,15 @@
 //! What goes into the next turn of a writer: requests that have come, and those that are worth waiting for.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use runcue_core::Timestamp;
 
 use super::super::ahead::{Ahead, ClaimAhead};
+use super::super::door::Next;
 use super::super::requests::{Message, Request, Work};
 use super::super::{Backend, Foresight};
-use super::{FOLLOWED, LARGE, Vain, Worker};
+use super::{FOLLOWED, Gathered, LARGE, Vain, Worker};
 
 /// Requests in one turn at the most, so that no caller waits long for the first of many.
 pub(super) const TOGETHER: usize = 256;
@@ -66,9 +66,8 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Takes in what has come. While the server is away it waits for the next attempt, otherwise for the
-    /// next request. Answers whether there is to be a next turn.
-    pub(super) fn gather(&mut self) -> bool {
+    /// Takes in what has come. While the server is away it waits for the next attempt.
+    pub(super) fn gather(&mut self) -> Gathered {
         self.take_one();
         while self.waiting.is_empty() {
             if self.turn_since.is_none() && self.flight.is_none() {
@@ -79,26 +78,24 @@ impl<B: Backend> Worker<B> {
                 }
             }
             match self.next_message() {
-                Some(message) => self.take_in(message),
-                None if self.flight.is_some() => self.land_now(),
-                None => return false,
+                Next::Message(message) => self.take_in(message),
+                Next::Nothing => return Gathered::Nothing,
+                Next::Closed if self.flight.is_some() => self.land_now(),
+                Next::Closed => return Gathered::Closed,
             }
         }
         if let Some(at) = self.retry_at {
             let late = self.waiting.iter().map(|request| request.until).min();
             let at = late.map_or(at, |late| late.min(at));
-            match self.requests.recv_timeout(at.saturating_duration_since(Instant::now())) {
-                Ok(message) => self.take_in(message),
-                Err(RecvTimeoutError::Timeout) => {}
+            match self.wait(Some(at)) {
+                Next::Message(message) => self.take_in(message),
                 // Nobody will come any more; those who wait are tried once more and then told.
-                Err(RecvTimeoutError::Disconnected) if self.trouble.borrow().is_some() => {
-                    return false;
-                }
-                Err(RecvTimeoutError::Disconnected) => {}
+                Next::Closed if self.trouble.borrow().is_some() => return Gathered::Closed,
+                Next::Nothing | Next::Closed => {}
             }
         }
         while self.take_one() {}
-        true
+        Gathered::Some
     }
 
     fn take_in(&mut self, message: Message<B>) {
@@ -113,7 +110,7 @@ impl<B: Backend> Worker<B> {
     /// Takes in a request that has come. Answers whether there was one.
     pub(super) fn take_one(&mut self) -> bool {
         let before = self.waiting.len();
-        while let Ok(message) = self.requests.try_recv() {
+        while let Next::Message(message) = self.look() {
             self.take_in(message);
             if self.waiting.len() > before {
                 return true;
@@ -139,7 +136,7 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Claims what was told of for whoever will ask for it, if all that others have done is known.
-    fn claim_ahead(&mut self) {
+    pub(super) fn claim_ahead(&mut self) {
         let is_for_now = self.told && self.fresh && self.doubt == 0 && !self.settings.callers_clock;
         if !is_for_now || self.ahead().is_some() {
             return;
@@ -162,22 +159,33 @@ impl<B: Backend> Worker<B> {
     }
 
     /// A turn that is kept, or was lent, waits a moment for the next request; then others may have it.
-    fn next_message(&mut self) -> Option<Message<B>> {
+    fn next_message(&mut self) -> Next<B> {
         if self.turn_since.or(self.lent).is_some() {
-            if let Ok(message) = self.requests.recv_timeout(linger(self.handed_out)) {
+            let until = Instant::now() + linger(self.handed_out);
+            if let Next::Message(message) = self.wait(Some(until)) {
                 self.coming_back = Vain::default();
-                return Some(message);
+                return Next::Message(message);
             }
             self.leave_turn();
         }
-        let Some(until) = self.ahead().as_ref().map(Ahead::until) else {
-            return self.requests.recv().ok();
-        };
-        match self.requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(message) => Some(message),
-            Err(RecvTimeoutError::Timeout) => self.hand_back().map(Message::Request),
-            Err(RecvTimeoutError::Disconnected) => None,
+        if self.flight.is_some() {
+            return self.wait(None);
         }
+        let Some(until) = self.ahead().as_ref().map(Ahead::until) else { return self.look() };
+        match self.wait(Some(until)) {
+            Next::Nothing => {
+                self.hand_back().map_or(Next::Nothing, |back| Next::Message(Message::Request(back)))
+            }
+            next => next,
+        }
+    }
+
+    fn look(&self) -> Next<B> {
+        self.door.upgrade().map_or(Next::Closed, |door| door.look())
+    }
+
+    fn wait(&self, until: Option<Instant>) -> Next<B> {
+        self.door.upgrade().map_or(Next::Closed, |door| door.wait(until))
     }
 
     /// How many jobs those who wait are about.
@@ -189,9 +197,9 @@ impl<B: Backend> Worker<B> {
     /// share their own.
     pub(super) fn await_landing(&mut self) {
         while self.flight.is_some() && self.jobs_waiting() < self.settings.large {
-            match self.requests.recv() {
-                Ok(message) => self.take_in(message),
-                Err(_) => self.land_now(),
+            match self.wait(None) {
+                Next::Message(message) => self.take_in(message),
+                Next::Nothing | Next::Closed => self.land_now(),
             }
         }
     }
@@ -218,16 +226,16 @@ impl<B: Backend> Worker<B> {
         let about = u32::try_from(about).unwrap_or(u32::MAX).min(2000);
         let until = Instant::now() + COMPANY + COMPANY_PER_JOB * about;
         loop {
-            match self.requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Message::Request(request)) => {
+            match self.wait(Some(until)) {
+                Next::Message(Message::Request(request)) => {
                     self.company = Vain::default();
                     self.take_in(Message::Request(request));
                     if !first_of_many || self.jobs_waiting() >= MANY {
                         return;
                     }
                 }
-                Ok(other) => self.take_in(other),
-                Err(_) => return,
+                Next::Message(other) => self.take_in(other),
+                Next::Nothing | Next::Closed => return,
             }
         }
     }
