@@ -44,6 +44,7 @@
     reason = "everything here is test code, where a panic is the way to fail"
 )]
 
+pub mod ahead;
 pub mod fixture;
 pub mod model;
 pub mod round_trips;

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is the way a test fails")]
 
+mod ahead;
 mod beside;
 mod clocks;
 mod failures;

@@ -65,6 +65,19 @@ impl News {
         self.version.send_modify(|version| *version += 1);
     }
 
+    /// Something has changed: whoever looks sees it, and those who wait are woken later ([`News::wake_late`]).
+    pub(super) fn move_on(&self) {
+        self.version.send_if_modified(|version| {
+            *version += 1;
+            false
+        });
+    }
+
+    /// Wakes those who wait for what has moved on.
+    pub(super) fn wake_late(&self) {
+        self.version.send_modify(|_| {});
+    }
+
     /// Jobs were put down beside the queue: they are admitted in the next turn.
     pub fn inbox(&self) {
         (self.admit)();

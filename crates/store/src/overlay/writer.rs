@@ -696,12 +696,13 @@ impl<B: Backend> Worker<B> {
     }
 
     /// The version moves before the answers are given, so that whoever has one also sees that it moved. But where there is no
-    /// news in it, as in a claim, those who wait for the answers go before those who wait for changes.
+    /// news in it, as in a claim, those who wait for the answers are woken before those who wait for changes.
     fn tell_news(&mut self, writes: &WriteSet) {
         self.news.seen.fetch_max(writes.follows + 1, Ordering::AcqRel);
         if writes.news {
             self.news.wake();
         } else {
+            self.news.move_on();
             self.untold = true;
         }
     }
@@ -712,13 +713,9 @@ impl<B: Backend> Worker<B> {
         turn.drain(..).for_each(|request| request.work.answer(None));
         // Whoever comes for what was claimed ahead goes before them, too, and is probably there.
         if self.untold && self.ahead().is_none() {
-            self.tell_of_change();
+            self.untold = false;
+            self.news.wake_late();
         }
-    }
-
-    fn tell_of_change(&mut self) {
-        self.untold = false;
-        self.news.wake();
     }
 
     /// The reply to a commit was lost. Nobody is answered before it is known whether it went through.

@@ -125,7 +125,9 @@ impl<B: Backend> Worker<B> {
         let ahead = asked.and_then(|asked| self.ahead().take_if(|ahead| ahead.is_for(asked)));
         if let Some(ahead) = ahead {
             request.work.give(ahead.claimed(), self.clock.now());
-            self.tell_of_change();
+            // More may have come since that was claimed, and whoever asks has heard of it before it asked.
+            self.untold = false;
+            self.news.wake();
             return;
         }
         if asked.is_some() {
