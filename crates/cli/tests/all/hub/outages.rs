@@ -116,8 +116,15 @@ fn agents_are_killed_under_load_and_every_job_is_done() {
     scene.until("the end of all jobs", |scene| completed(scene) == jobs as u64);
     let runs = runs(&scene);
     assert_eq!(runs.len(), ids.len(), "every acknowledged job ran");
-    let again: usize = runs.values().map(|count| count - 1).sum();
-    assert!(again <= killed * 2, "only what a killed agent held ran again: {again}");
+    // A killed agent may have held more jobs than it has slots: it frees one before the end of its job is delivered. What is
+    // promised is that no job runs again whose worker was not lost.
+    for (id, count) in runs.iter().filter(|(_, count)| **count > 1) {
+        let crashes = scene.get(&format!("/api/jobs/{id}")).1["crashes"].as_u64().unwrap_or(0);
+        assert!(
+            *count as u64 <= 1 + crashes,
+            "{id} ran {count} times and was lost {crashes} times"
+        );
+    }
 }
 
 fn completed(scene: &Scene) -> u64 {
