@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use runcue_core::{Job, Lease, StateWord, Timestamp};
+use runcue_core::{Job, Lease, Rate, ServiceSpec, StateWord, Timestamp};
 use runcue_store::{ClaimRequest, Finish, Finished, Store, SubmitBatch};
 use tokio::time::timeout;
 
-use crate::scene::{done, id, job, worker};
+use crate::scene::{done, id, job, job_using, slots, worker};
 
 /// What has not happened by then does not happen.
 const BOUND: Duration = Duration::from_secs(30);
@@ -121,6 +121,33 @@ pub async fn what_nobody_comes_for_goes_back(submitter: &dyn Store, listener: &d
     assert_eq!(claimed(submitter, ClaimRequest::new(worker(3), 4)).await, [n, n + 1]);
 }
 
+/// Whoever wants fewer jobs than were claimed is not given more than it wants.
+pub async fn nobody_is_given_more_than_was_asked_for(submitter: &dyn Store, listener: &dyn Store) {
+    let n = claimed_ahead(submitter, listener, 1).await;
+    assert_eq!(claimed(listener, again(1, 4)).await, [n]);
+    assert_eq!(claimed(listener, again(1, 4)).await, []);
+    submitter.submit(NOW, SubmitBatch::of(vec![job(n + 1), job(n + 2)])).await.unwrap();
+    once(submitter, n + 2, StateWord::Running).await;
+    assert!(claimed(listener, again(1, 1)).await.len() <= 1);
+}
+
+/// A use of a service that never was is in no window.
+pub async fn what_goes_back_has_used_nothing(submitter: &dyn Store, listener: &dyn Store) {
+    let hourly = ServiceSpec {
+        rates: vec![Rate { limit: 1, window: Duration::from_secs(3600) }],
+        ..slots("hourly", 9)
+    };
+    submitter.upsert_services(NOW, vec![hourly]).await.unwrap();
+    let n = claimed_ahead(submitter, listener, 1).await;
+    assert_eq!(claimed(listener, again(1, 4)).await, [n]);
+    assert_eq!(claimed(listener, again(1, 4)).await, []);
+    let job = job_using(n + 1, &["hourly"]);
+    submitter.submit(NOW, SubmitBatch::of(vec![job])).await.unwrap();
+    once(submitter, n + 1, StateWord::Running).await;
+    once(submitter, n + 1, StateWord::Queued).await;
+    assert_eq!(claimed(submitter, ClaimRequest::new(worker(3), 4)).await, [n + 1]);
+}
+
 /// A store that is closed hands it back before.
 pub async fn a_store_that_is_closed_hands_it_back(submitter: &dyn Store, listener: &dyn Store) {
     let n = claimed_ahead(submitter, listener, 1).await;
@@ -138,6 +165,8 @@ macro_rules! ahead_suite {
             whoever_asks_again_is_given_what_was_claimed_meanwhile,
             nobody_else_is_given_it,
             what_nobody_comes_for_goes_back,
+            nobody_is_given_more_than_was_asked_for,
+            what_goes_back_has_used_nothing,
             a_store_that_is_closed_hands_it_back,
         );
     };

@@ -250,7 +250,8 @@ impl<B: Backend> Overlay<B> {
     /// Takes over what others have told, between two turns. Answers whether it follows what is known; otherwise it has
     /// to be asked for.
     pub(super) fn hear(&mut self, told: Told) -> bool {
-        if told.from != self.revision || told.to <= told.from {
+        let too_much = self.opened.as_ref().is_some_and(Changed::is_much);
+        if told.from != self.revision || told.to <= told.from || too_much {
             return false;
         }
         // That is as of the revision which is known until here.

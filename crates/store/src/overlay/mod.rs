@@ -211,7 +211,16 @@ pub struct Changed {
     pub jobs: Vec<Places>,
 }
 
+/// Rows of changes that nobody has asked about, at the most.
+const MUCH: usize = 4096;
+
 impl Changed {
+    /// Whether it is too much to keep for somebody who may never ask.
+    fn is_much(&self) -> bool {
+        let few = self.groups.len() + self.queues.len() + self.lanes.len() + self.held.len();
+        few + self.usage.len() + self.jobs.len() > MUCH
+    }
+
     /// Adds what has changed after that. Later rows of the same thing count.
     fn go_on(&mut self, later: Self) {
         self.groups.extend(later.groups);

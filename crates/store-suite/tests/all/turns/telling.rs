@@ -47,6 +47,30 @@ async fn what_was_told_is_not_asked_for() {
     assert_eq!(one.stats(NOW).await.unwrap().counts.completed, 9);
 }
 
+/// Whoever is told without end, and never asks, keeps no more of it than it should, and asks when it needs it.
+#[tokio::test]
+async fn whoever_is_told_more_than_it_can_keep_asks() {
+    let servers = Servers::new().telling();
+    let one = servers.open().await;
+    let two = servers.second_handle(&one).await.unwrap();
+    let begun = || servers.latest.lock().unwrap().begun.load(Ordering::Relaxed);
+    for n in 1..=3 {
+        submit(&one, n).await;
+        work(&two, n).await;
+    }
+    let before = begun();
+    // Each of them tells of a group, a queue, a lane and a job.
+    for n in 4..=1_504 {
+        submit(&one, n).await;
+    }
+    assert_eq!(begun(), before, "whoever submits has heard nothing meanwhile");
+    assert_eq!(two.stats(NOW).await.unwrap().counts.queued, 1_501);
+    assert_eq!(begun(), before + 1, "it was told of more than it keeps");
+    submit(&one, 2_000).await;
+    assert_eq!(two.stats(NOW).await.unwrap().counts.queued, 1_502);
+    assert_eq!(begun(), before + 1, "and relies on what it is told again");
+}
+
 /// A claim is no news by itself; it is told with the next.
 #[tokio::test]
 async fn a_place_that_was_taken_quietly_is_taken_for_all() {
