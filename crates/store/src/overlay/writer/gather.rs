@@ -1,6 +1,7 @@
 //! What goes into the next turn of a writer: requests that have come, and those that are worth waiting for.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use runcue_core::Timestamp;
@@ -137,10 +138,14 @@ impl<B: Backend> Worker<B> {
         self.waiting.push_back(request);
     }
 
-    /// Claims what was told of for whoever will ask for it, if all that others have done is known.
+    /// Claims what was told of for whoever will ask for it, if all that others have done is known. It waits for nobody's
+    /// turn, because whoever listens may be the one who does it.
     pub(super) fn claim_ahead(&mut self) {
-        let is_for_now = self.told && self.fresh && self.doubt == 0 && !self.settings.callers_clock;
-        if !is_for_now || self.ahead().is_some() {
+        let knows_all = self.told && self.fresh && self.doubt == 0;
+        let heard = self.news.heard.load(Ordering::Acquire);
+        let begins = self.lent.is_some() || heard > self.machine.tables().revision;
+        let can = knows_all && !begins && !self.settings.callers_clock;
+        if !can || self.ahead().is_some() {
             return;
         }
         let Some(request) = self.machine.tables().awaited.take() else { return };
