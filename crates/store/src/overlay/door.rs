@@ -33,7 +33,7 @@ struct Inside<B> {
 /// See the module's documentation.
 pub(super) struct Door<B> {
     inside: Mutex<Inside<B>>,
-    /// Only the worker's own thread waits for it.
+    /// The worker's own thread waits for it, and for a moment whoever else has taken the worker up.
     bell: Condvar,
 }
 
@@ -67,7 +67,7 @@ impl<B> Door<B> {
         let rings = inside.waits || inside.worker.is_some();
         drop(inside);
         if rings {
-            self.bell.notify_one();
+            self.bell.notify_all();
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl<B> Door<B> {
     /// Nobody comes any more. Those who are there are dealt with.
     pub fn close(&self) {
         self.inside().open = false;
-        self.bell.notify_one();
+        self.bell.notify_all();
     }
 
     /// The worker is no more: nobody is dealt with.
@@ -85,7 +85,7 @@ impl<B> Door<B> {
         let messages = std::mem::take(&mut inside.messages);
         drop(inside);
         drop(messages);
-        self.bell.notify_one();
+        self.bell.notify_all();
     }
 
     /// The next message, if it is there.
@@ -153,7 +153,7 @@ impl<B> Door<B> {
         let rings = unfinished || !inside.open || !inside.messages.is_empty();
         drop(inside);
         if rings {
-            self.bell.notify_one();
+            self.bell.notify_all();
         }
     }
 }
