@@ -255,6 +255,29 @@ impl Environment {
     }
 }
 
+/// A first look at an environment that is being opened. Others may fill more than this process has mapped between
+/// its opening and the look; then it maps the size that is written in the file.
+pub fn sized<T>(
+    env: &Env<WithoutTls>,
+    look: impl Fn(&Env<WithoutTls>) -> heed::Result<T>,
+) -> heed::Result<T> {
+    loop {
+        match look(env) {
+            Err(heed::Error::Mdb(heed::MdbError::MapResized)) => {
+                #[expect(
+                    unsafe_code,
+                    reason = "the map may only be moved while this process has no transaction: nobody else has the \
+                              environment before it is open, and the look that failed has ended its own"
+                )]
+                unsafe {
+                    env.resize(0)?;
+                }
+            }
+            seen => return seen,
+        }
+    }
+}
+
 /// What can be set for a directory is set by whoever opens it first.
 fn same_mode(known: Arc<Environment>, options: &Options) -> Result<Arc<Environment>> {
     if known.options.durability == options.durability {
@@ -310,9 +333,10 @@ fn map(path: &Path, options: &Options) -> heed::Result<Env<WithoutTls>> {
 /// A file that is shorter than its pages would end the process at the first look beyond its end.
 fn check_length(env: &Env<WithoutTls>, path: &Path, place: &str) -> Result<()> {
     let file = path.join("data.mdb");
-    let there = std::fs::metadata(&file).map(|file| file.len()).unwrap_or(0);
     let page = u64::from(env.unnamed_database_stat().page_size);
     let needed = (env.info().last_page_number as u64 + 1) * page;
+    // Asked for last: others may make the file longer meanwhile, and never shorter.
+    let there = std::fs::metadata(&file).map(|file| file.len()).unwrap_or(0);
     if there >= needed {
         return Ok(());
     }
@@ -325,7 +349,34 @@ fn check_length(env: &Env<WithoutTls>, path: &Path, place: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
+    use crate::view::Table;
+
+    /// What another process does in that moment is done by hand here: this one may not have a directory open twice.
+    #[test]
+    fn a_file_that_grows_while_it_is_being_opened_is_opened() {
+        let (small, large) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let options = |at: &tempfile::TempDir, size| Options { size, ..Options::new(at.path()) };
+        let grown = Environment::open(&options(&large, 64 << 20)).unwrap();
+        for number in 0..8u8 {
+            let mut txn = grown.env.write_txn().unwrap();
+            let table = grown.tables[Table::Meta as usize];
+            table.put(&mut txn, &[number], &vec![number; 1 << 20]).unwrap();
+            txn.commit().unwrap();
+        }
+        let env = map(small.path(), &options(&small, LEAST)).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(small.path().join("data.mdb"));
+        let bytes = std::fs::read(large.path().join("data.mdb")).unwrap();
+        file.unwrap().write_all_at(&bytes, 0).unwrap();
+        assert!(env.read_txn().is_err(), "more is written than it has mapped");
+        let tables = format::open(&env, "small", LEAST).unwrap();
+        let txn = env.read_txn().unwrap();
+        // The latest snapshot or the one before, whichever its lock file counts to.
+        let late = View { tables: &tables, txn: &txn }.get(Table::Meta, &[6]).unwrap();
+        assert_eq!(late.map(<[u8]>::len), Some(1 << 20));
+    }
 
     #[test]
     fn an_address_has_settings_and_what_is_wrong_with_it_is_told() {

@@ -5,7 +5,7 @@ use heed::types::Bytes;
 use heed::{CommitOrAbort, Env, WithoutTls};
 use runcue_store::{Result, StoreError};
 
-use crate::connection::Db;
+use crate::connection::{Db, sized};
 use crate::failure::{explain, unreadable};
 use crate::view::{Table, View};
 
@@ -17,16 +17,16 @@ const KEY: &[u8] = b"format";
 /// Opens the databases, making them if need be, or says why that cannot be.
 pub fn open(env: &Env<WithoutTls>, place: &str, size: u64) -> Result<Vec<Db>> {
     let fail = |error: heed::Error| explain(place, size, &error);
-    let tables = match find(env).map_err(fail)? {
+    let tables = match sized(env, find).map_err(fail)? {
         Found::Ours(tables) => tables,
-        Found::Nothing => make(env).map_err(fail)?,
+        Found::Nothing => sized(env, make).map_err(fail)?,
         Found::Others => {
             let why =
                 "it is an LMDB environment of another program; name another directory with --store";
             return Err(StoreError::BadAddress { place: place.to_owned(), why: why.to_owned() });
         }
     };
-    let found = version(env, &tables).map_err(fail)?;
+    let found = sized(env, |env| version(env, &tables)).map_err(fail)?;
     if found > FORMAT {
         return Err(StoreError::Newer { place: place.to_owned(), found, known: FORMAT });
     }
