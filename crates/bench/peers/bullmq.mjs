@@ -1,9 +1,11 @@
 // BullMQ on a Redis server: bulk add, drain of a task that does nothing, time from add to start.
-// Arguments: address, number of jobs. Prints one line of JSON.
+// Arguments: address, number of jobs. Prints a line of JSON with the rates, and then one with a time for each line it is
+// given, until there are no more.
 //
 // Tuned as its documentation says: addBulk, a high concurrency, completed jobs removed at once. Several settings
 // are tried and the best is kept.
 import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
 import { Queue, Worker } from "bullmq";
 import Redis from "ioredis";
 
@@ -90,9 +92,11 @@ for (const [place, setting] of settings.entries()) {
   }
   await queue.close();
 }
-say("time to start …");
-const queue = new Queue("bench-latency", { connection: connect() });
-const waits = await latency(queue);
-await queue.close();
-console.log(JSON.stringify({ version, add, drain: best, latency: waits, chosen }));
+console.log(JSON.stringify({ version, add, drain: best, chosen }));
+for await (const _ of createInterface({ input: process.stdin })) {
+  const queue = new Queue("bench-latency", { connection: connect() });
+  const waits = await latency(queue);
+  await queue.close();
+  console.log(JSON.stringify({ latency: waits }));
+}
 process.exit(0);

@@ -50,4 +50,4 @@ for workers in (1, 2, 4):
     if rate > best:
         best, chosen = rate, "1 thread" if workers == 1 else f"{workers} threads"
 version = getattr(package, "__version__", "?")
-print(json.dumps({"version": version, "add": add, "drain": best, "latency": 0.0, "chosen": chosen}))
+print(json.dumps({"version": version, "add": add, "drain": best, "chosen": chosen}))

@@ -2,12 +2,13 @@
 //! run by the scripts in `peers/`, and put beside our figures.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::servers::Ours;
+use crate::servers::{Ours, Server, latency, median};
 use crate::table::{Line, thousands};
 
 const GRAPHILE_WORKER: &str = include_str!("../peers/graphile-worker.mjs");
@@ -21,9 +22,16 @@ pub struct Theirs {
     version: String,
     add: f64,
     drain: f64,
-    latency: f64,
     /// The settings that were best for its drain.
     chosen: String,
+}
+
+/// A peer from npm that has said what it reached, and says on demand how long a job takes to start.
+pub struct Peer {
+    name: String,
+    theirs: Theirs,
+    process: Child,
+    said: BufReader<ChildStdout>,
 }
 
 /// What is wanted beside a peer.
@@ -49,7 +57,7 @@ fn is_there(program: &str) -> bool {
 }
 
 /// Runs a peer that comes from npm; nothing if there is no npm.
-pub fn node(name: &str, url: &str, count: usize) -> Result<Option<Theirs>> {
+pub fn node(name: &str, url: &str, count: usize) -> Result<Option<Peer>> {
     if !is_there("npm") || !is_there("node") {
         eprintln!("{name} was not measured: npm and node are missing (apt-get install nodejs npm)");
         return Ok(None);
@@ -67,8 +75,28 @@ pub fn node(name: &str, url: &str, count: usize) -> Result<Option<Theirs>> {
     install.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::null());
     ensure!(install.status()?.success(), "npm could not install {}", PACKAGES.join(" "));
     let mut run = Command::new("node");
-    run.arg(&file).args([url, &count.to_string()]);
-    answer(name, run.current_dir(&directory)).map(Some)
+    run.arg(&file).args([url, &count.to_string()]).current_dir(&directory);
+    let mut process = run.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let said = process.stdout.take().context("nobody listens to it")?;
+    let mut said = BufReader::new(said);
+    let theirs = Theirs::read(name, &mut said)?;
+    Ok(Some(Peer { name: name.to_owned(), theirs, process, said }))
+}
+
+impl Peer {
+    /// The median of some hundred jobs from add to start, in milliseconds.
+    pub fn latency(&mut self) -> Result<f64> {
+        let input = self.process.stdin.as_mut().context("it has been told to stop")?;
+        input.write_all(b"time to start\n")?;
+        let said = next_line(&self.name, &mut self.said)?;
+        number(&self.name, &said, "latency")
+    }
+
+    fn stop(mut self) -> Result<Theirs> {
+        drop(self.process.stdin.take());
+        ensure!(self.process.wait()?.success(), "{} failed", self.name);
+        Ok(self.theirs)
+    }
 }
 
 /// Runs huey on a SQLite file; nothing if there is no Python that can install it.
@@ -93,40 +121,66 @@ pub fn huey(place: &Path, count: usize) -> Result<Option<Theirs>> {
     fs::write(&file, HUEY)?;
     let mut run = Command::new(&python);
     run.arg(&file).arg(place).arg(count.to_string());
-    answer("huey", &mut run).map(Some)
+    let output = run.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "huey failed");
+    Theirs::read("huey", &mut &*output.stdout).map(Some)
 }
 
-/// The line of JSON that a script ends with.
-fn answer(name: &str, command: &mut Command) -> Result<Theirs> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "{name} failed");
-    let text = String::from_utf8(output.stdout)?;
-    let line = text.lines().next_back().with_context(|| format!("{name} said nothing"))?;
-    let said: serde_json::Value = serde_json::from_str(line)?;
-    let number = |key: &str| said[key].as_f64().with_context(|| format!("{name} left out {key}"));
-    let word = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
-    Ok(Theirs {
-        version: word("version"),
-        add: number("add")?,
-        drain: number("drain")?,
-        latency: number("latency")?,
-        chosen: word("chosen"),
-    })
+impl Theirs {
+    fn read(name: &str, said: &mut impl BufRead) -> Result<Self> {
+        let said = next_line(name, said)?;
+        let word = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
+        let (add, drain) = (number(name, &said, "add")?, number(name, &said, "drain")?);
+        Ok(Self { version: word("version"), add, drain, chosen: word("chosen") })
+    }
 }
 
-/// Lines that put ours beside theirs.
-pub fn compare(goal: &Goal, mode: &str, ours: Ours, theirs: Option<Theirs>, lines: &mut Vec<Line>) {
-    let Some(theirs) = theirs else { return };
+/// The next line of JSON that a script says.
+fn next_line(name: &str, said: &mut impl BufRead) -> Result<serde_json::Value> {
+    let mut line = String::new();
+    ensure!(said.read_line(&mut line)? > 0, "{name} has ended and said nothing");
+    Ok(serde_json::from_str(&line)?)
+}
+
+fn number(name: &str, said: &serde_json::Value, key: &str) -> Result<f64> {
+    said[key].as_f64().with_context(|| format!("{name} left out {key}"))
+}
+
+/// Rounds in which ours and theirs take turns.
+const ROUNDS: usize = 5;
+/// Jobs of ours in each; the scripts have as many of theirs.
+const STARTS: usize = 300;
+
+/// Lines that put ours beside theirs. The times to start are measured in turns, because the server has better and worse
+/// moments: after much was written it is slower for some seconds. The median of all rounds.
+pub async fn compare(
+    goal: &Goal,
+    server: &dyn Server,
+    ours: Ours,
+    peer: Option<Peer>,
+    lines: &mut Vec<Line>,
+) -> Result<()> {
+    let Some(mut peer) = peer else { return Ok(()) };
+    let mut waits = [const { Vec::new() }; 2];
+    for round in 0..ROUNDS {
+        eprintln!("  time to start, beside {}, round {} of {ROUNDS} …", goal.name, round + 1);
+        waits[0].push(latency(server, STARTS, &mut Vec::new()).await?);
+        waits[1].push(peer.latency()?);
+    }
+    eprintln!("  ours {:.3?} ms, theirs {:.3?} ms", waits[0], waits[1]);
+    let [our_wait, their_wait] = waits.map(median);
+    let (mode, theirs) = (&server.mode(), peer.stop()?);
     let name = format!("{} {}", goal.name, theirs.version);
     let add = format!("bulk submit, 1 000 a call, beside {name}");
     lines.push(rate(&add, mode, ours.submit, theirs.add, goal.rate));
     let drain = format!("drain through the engine beside {name} ({})", theirs.chosen);
     lines.push(rate(&drain, mode, ours.engine, theirs.drain, goal.rate));
-    let ratio = ours.latency / theirs.latency;
-    let what = format!("submit to handler start, p50, beside {name}");
-    let figure = format!("{:.2} ms", ours.latency);
+    let ratio = our_wait / their_wait;
+    let what = format!("submit to handler start, p50, {ROUNDS} rounds in turns with {name}");
+    let figure = format!("{our_wait:.2} ms");
     let line = Line::figure(&what, mode, figure, "no slower", Some(ratio <= 1.0));
-    lines.push(line.beside(format!("{:.2} ms", theirs.latency), ratio));
+    lines.push(line.beside(format!("{their_wait:.2} ms"), ratio));
+    Ok(())
 }
 
 /// A line of huey's drain beside that of an engine.

@@ -195,8 +195,8 @@ pub async fn measure(count: usize, with_peers: bool, lines: &mut Vec<Line>) -> R
     log_per_job(&server, count, lines).await?;
     if with_peers {
         let wanted = peers::Goal { rate: 2.0, name: "graphile-worker" };
-        let theirs = peers::node("graphile-worker", &server.server.url(), count)?;
-        peers::compare(&wanted, &server.mode(), ours, theirs, lines);
+        let peer = peers::node("graphile-worker", &server.server.url(), count)?;
+        peers::compare(&wanted, &server, ours, peer, lines).await?;
     }
     Ok(())
 }

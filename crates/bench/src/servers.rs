@@ -60,8 +60,6 @@ pub struct Ours {
     pub submit: f64,
     /// Through one engine with a handler that does nothing.
     pub engine: f64,
-    /// Milliseconds.
-    pub latency: f64,
 }
 
 /// Everything that is measured on every kind of server. `floor` measures one round of the raw floor.
@@ -91,10 +89,10 @@ pub async fn measure(
     lines.push(Line::rate(&what, &mode, engine, raw.drain, 0.5));
     several_daemons(server, slots, count * LONGER, lines).await?;
     eprintln!("  {mode}: time to start …");
-    let latency = latency(server, count / 50, lines).await?;
+    latency(server, count / 50, lines).await?;
     eprintln!("  {mode}: limits …");
     limits(server, count, lines).await?;
-    Ok(Ours { submit: best.submit, engine, latency })
+    Ok(Ours { submit: best.submit, engine })
 }
 
 async fn through_the_store(server: &dyn Server, round: usize, count: usize) -> Result<Floor> {
@@ -151,10 +149,10 @@ async fn through_engines(
     Ok(rate)
 }
 
-/// Rounds in which one, two and four daemons take turns, and how many times as many jobs they have: in less than a second
-/// each of four has a turn or two, and the beginning and the end are most of it.
+/// Rounds in which one, two and four daemons take turns, and how many times as many jobs they have: a turn comes round in two
+/// seconds, and with fewer jobs the beginning and the end would be most of it.
 const DAEMON_ROUNDS: usize = 5;
-const LONGER: usize = 3;
+const LONGER: usize = 6;
 
 /// Jobs for each daemon before those that are counted.
 const BEFORE: usize = 5_000;
@@ -178,10 +176,7 @@ async fn several_daemons(
             rates[place].push(at_work(server, daemons, slots, count, None).await?);
         }
     }
-    let [one, two, four] = rates.map(|mut rates| {
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
-    });
+    let [one, two, four] = rates.map(median);
     for (daemons, rate) in [(2, two), (4, four)] {
         let what =
             format!("{daemons} daemons beside 1, all at work before, median of {DAEMON_ROUNDS}");
@@ -197,6 +192,12 @@ async fn several_daemons(
         lines.push(Line::figure(&what, &mode, format!("{time:.1} ms"), "–", None));
     }
     Ok(())
+}
+
+/// The one in the middle.
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }
 
 /// Jobs per second of engines that have worked before, as daemons have: the jobs come while the queue is paused, and time runs
@@ -290,7 +291,7 @@ impl Fleet {
 
 /// From the call of submit on one handle to the first line of the handler in an engine on another, which was
 /// waiting for news. Answers the median in milliseconds.
-async fn latency(server: &dyn Server, count: usize, lines: &mut Vec<Line>) -> Result<f64> {
+pub async fn latency(server: &dyn Server, count: usize, lines: &mut Vec<Line>) -> Result<f64> {
     let (start, mut started) = tokio::sync::mpsc::unbounded_channel();
     let task = Task::new("noop")?.handler(move |_| {
         // Nobody listens any more when the last one was heard of.
