@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use runcue_core::{Job, LaneId, Seq, Timestamp, WorkerId};
 use runcue_store::overlay::{
-    Answers, Backend, Changed, CommitId, Committed, Find, Haste, Numbers, Opening, PrunedEvents,
-    Questions, Rank, ReadyQuestion, Timed, WriteSet,
+    Answers, Backend, Changed, CommitId, Committed, Find, Haste, Numbers, OnRead, Opening,
+    PrunedEvents, Questions, Rank, ReadyQuestion, Timed, WriteSet,
 };
 use runcue_store::tables::InboxRow;
 use runcue_store::{Result, StoreError, WorkerSpec};
@@ -58,10 +58,9 @@ pub struct RedisBackend {
     watches: bool,
     /// Whether the latest commit had so many jobs that the next had better be a transaction.
     bulk: bool,
-    /// What is to be read with the next commit, what is on its way since the last, and what has come of that.
+    /// What is to be read with the next commit, and what is on its way since the last.
     to_read: Option<Reading>,
     coming: Option<Coming>,
-    came: Option<Vec<Job>>,
     /// Which start of which server it was.
     server: Option<String>,
     /// Another server, or the same one started again, may have forgotten something and counted on from there:
@@ -85,7 +84,6 @@ impl RedisBackend {
             bulk,
             to_read: None,
             coming: None,
-            came: None,
             server: None,
             distrust: false,
         }
@@ -196,7 +194,12 @@ impl RedisBackend {
         whole::read(link, &mut self.lanes, now, memory)
     }
 
-    fn write(&mut self, link: &mut Link, writes: &WriteSet) -> Result<Committed> {
+    fn write(
+        &mut self,
+        link: &mut Link,
+        writes: &WriteSet,
+        read: &mut OnRead<'_>,
+    ) -> Result<Committed> {
         self.bulk = writes.jobs.len() >= self.options.bulk;
         let reading = self.to_read.take();
         let pruned = self.look_up_pruned(link, writes)?;
@@ -235,20 +238,21 @@ impl RedisBackend {
                 news: news.as_deref(),
                 reading: reading.as_ref(),
             };
-            let (coming, came) = (&mut self.coming, &mut self.came);
-            let done = transaction.send(link, |link| take_over(link, coming, came))?;
+            let coming = self.coming.take();
+            let done = transaction.send(link, |link| tell(link, coming, read))?;
             return Ok(match done {
-                Done::Written { now, kept, hurry, watch, read } => {
+                Done::Written { now, kept, hurry, line, watch, read } => {
                     self.watch = watch;
                     if let Some(reading) = reading {
                         self.coming = reading.go_on(link, &read)?;
                     }
                     let now = clock(item(&now, 0), item(&now, 1));
-                    Committed::Done { now, kept, hurry }
+                    Committed::Done { now, kept, hurry, line }
                 }
                 Done::Behind => Committed::Behind,
             });
         }
+        tell(link, self.coming.take(), read)?;
         let mut packed_ids = Vec::new();
         pack::texts(&mut packed_ids, if large { &[] } else { &ids[..] });
         let body = if large { pack::Changes::default().packed() } else { changes.packed() };
@@ -277,7 +281,11 @@ impl RedisBackend {
             ],
         );
         self.queue_watch(link, &mut batch);
-        let replies = link.all(&batch)?;
+        let watched = batch.len();
+        let reading = reading.filter(|_| !large);
+        reading.iter().for_each(|reading| reading.queue(link, &mut batch));
+        let mut replies = link.all(&batch)?;
+        let places = replies.split_off(watched);
         self.watch = Watch::of(&replies).filter(|_| self.watches && self.bulk && !large);
         let reply = &replies[1];
         let answer = match text(item(reply, 0)) {
@@ -285,9 +293,14 @@ impl RedisBackend {
                 if large {
                     apply(link)?;
                 }
+                if let Some(reading) = reading {
+                    self.coming = reading.go_on(link, &places)?;
+                }
                 let now = clock(item(&replies[0], 0), item(&replies[0], 1));
                 let is_so = |place: usize| text(item(reply, place)) == Some(b"1");
-                return Ok(Committed::Done { now, kept: is_so(1), hurry: is_so(2) });
+                let (kept, hurry) = (is_so(1), is_so(2));
+                let line = parse(item(reply, 3)).filter(|_| kept);
+                return Ok(Committed::Done { now, kept, hurry, line });
             }
             Some(b"known") => {
                 Committed::Known(items(reply)[1..].iter().filter_map(job_id).collect())
@@ -334,14 +347,10 @@ impl RedisBackend {
     }
 }
 
-/// Decodes what is on its way since the last commit.
-fn take_over(
-    link: &mut Link,
-    coming: &mut Option<Coming>,
-    came: &mut Option<Vec<Job>>,
-) -> Result<()> {
-    if let Some(coming) = coming.take() {
-        *came = coming.read(link)?;
+/// Decodes what is on its way since the last commit, and tells it.
+fn tell(link: &mut Link, coming: Option<Coming>, read: &mut OnRead<'_>) -> Result<()> {
+    if let Some(coming) = coming {
+        read(coming.read(link)?);
     }
     Ok(())
 }
@@ -388,7 +397,7 @@ impl Backend for RedisBackend {
     fn connect(&mut self) -> Result<()> {
         self.link = None;
         self.watch = None;
-        (self.to_read, self.coming, self.came) = (None, None, None);
+        (self.to_read, self.coming) = (None, None);
         let mut link = self.options.connect()?;
         let server = migrate::open(&mut link)?;
         let another = self.server.as_ref().is_some_and(|known| *known != server);
@@ -450,25 +459,21 @@ impl Backend for RedisBackend {
     }
 
     fn begin_reading(&mut self, question: &ReadyQuestion, known: u64) {
-        (self.coming, self.came) = (None, None);
+        self.coming = None;
         self.to_read = Reading::of(question, known);
     }
 
     fn read_when_begun(&mut self, question: &ReadyQuestion) -> bool {
-        (self.coming, self.came) = (None, None);
+        self.coming = None;
         self.to_read = Reading::first(question);
         self.to_read.is_some()
     }
 
     fn end_reading(&mut self) -> Option<Vec<Job>> {
         self.to_read = None;
-        if self.coming.is_some() {
-            let (mut coming, mut came) = (self.coming.take(), None);
-            // A connection that is lost is noticed by whoever uses it next.
-            let _ = self.on(|_, link| take_over(link, &mut coming, &mut came));
-            self.came = came;
-        }
-        self.came.take()
+        let coming = self.coming.take()?;
+        // A connection that is lost is noticed by whoever uses it next.
+        self.on(|_, link| coming.read(link)).ok().flatten()
     }
 
     fn secret(&mut self) -> Result<Option<Vec<u8>>> {
@@ -580,11 +585,11 @@ impl Backend for RedisBackend {
         self.on(|this, link| check::contradictions(link, &mut this.lanes))
     }
 
-    fn commit(&mut self, writes: &WriteSet) -> Result<Committed> {
+    fn commit_and_tell(&mut self, writes: &WriteSet, read: &mut OnRead<'_>) -> Result<Committed> {
         if self.distrust {
             return Ok(Committed::Behind);
         }
-        self.on(|this, link| this.write(link, writes))
+        self.on(|this, link| this.write(link, writes, read))
     }
 
     fn abandon(&mut self) {

@@ -88,6 +88,8 @@ pub enum Done {
         kept: bool,
         /// Whether somebody with little to do waits for it, if it does.
         hurry: bool,
+        /// How many with much to do do so, if it does.
+        line: Option<usize>,
         /// What is watched from here on.
         watch: Option<Watch>,
         /// What was to be read.
@@ -121,6 +123,7 @@ impl Transaction<'_> {
         let kept = matches!(self.turn, Some((_, Some(_))));
         if let Some((_, Some(lasts))) = self.turn {
             link.queue(&mut batch, "EXISTS", "first", &[]);
+            link.queue(&mut batch, "LLEN", "line", &[]);
             link.queue(&mut batch, "PEXPIRE", "turn", &[lasts.as_bytes()]);
         }
         batch.add(&[b"TIME"]);
@@ -157,10 +160,14 @@ impl Transaction<'_> {
                 return Err(away);
             }
         }
-        let [.., waits, lasts, now] = items(&done) else { return Ok(Done::Behind) };
+        let [.., waits, line, lasts, now] = items(&done) else { return Ok(Done::Behind) };
         let kept = kept && *lasts == Value::Int(1);
         let hurry = kept && *waits == Value::Int(1);
-        Ok(Done::Written { now: now.clone(), kept, hurry, watch, read })
+        let line = match line {
+            Value::Int(line) if kept => usize::try_from(*line).ok(),
+            _ => None,
+        };
+        Ok(Done::Written { now: now.clone(), kept, hurry, line, watch, read })
     }
 }
 

@@ -79,6 +79,11 @@ impl Beside {
         }
     }
 
+    /// Whether something is read that began with a commit before the one that follows a revision.
+    pub fn began_before(&self, follows: u64) -> bool {
+        matches!(self.task, Some(Task::Reading(_, known)) if known < follows)
+    }
+
     /// Whether there is a connection to read over.
     pub fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| !ready.client.is_closed())

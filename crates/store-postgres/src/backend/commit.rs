@@ -175,7 +175,7 @@ impl PostgresBackend {
         }
         Ok(match wrote? {
             Wrote::Done(now, hurry) => {
-                Committed::Done { now: Timestamp::from_micros(now), kept: keep, hurry }
+                Committed::Done { now: Timestamp::from_micros(now), kept: keep, hurry, line: None }
             }
             Wrote::Behind => Committed::Behind,
             Wrote::Known => Committed::Known(self.known(writes)?),
@@ -211,7 +211,7 @@ impl PostgresBackend {
         });
         Ok(match wrote? {
             Wrote::Done(now, hurry) => {
-                Committed::Done { now: Timestamp::from_micros(now), kept: false, hurry }
+                Committed::Done { now: Timestamp::from_micros(now), kept: false, hurry, line: None }
             }
             Wrote::Behind => Committed::Behind,
             Wrote::Known => Committed::Known(self.known(writes)?),

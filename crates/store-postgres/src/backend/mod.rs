@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use runcue_core::{Job, LaneId, Seq, Timestamp};
 use runcue_store::overlay::{
-    Answers, Backend, Changed, CommitId, Committed, Find, Haste, Opening, PrunedEvents, Questions,
-    Rank, ReadyQuestion, Timed, WriteSet,
+    Answers, Backend, Changed, CommitId, Committed, Find, Haste, OnRead, Opening, PrunedEvents,
+    Questions, Rank, ReadyQuestion, Timed, WriteSet,
 };
 use runcue_store::tables::InboxRow;
 use runcue_store::{Result, StoreError, WorkerSpec};
@@ -338,7 +338,10 @@ impl Backend for PostgresBackend {
         self.find_contradictions()
     }
 
-    fn commit(&mut self, writes: &WriteSet) -> Result<Committed> {
+    fn commit_and_tell(&mut self, writes: &WriteSet, read: &mut OnRead<'_>) -> Result<Committed> {
+        if self.beside.began_before(writes.follows) {
+            read(self.beside.end(&self.runtime));
+        }
         self.write(writes)
     }
 

@@ -64,17 +64,28 @@ struct Reading {
 impl Reading {
     /// What is read with the next commit, which is said to follow a revision so many before the one it does.
     fn read(&mut self, before: u64) -> Option<Vec<u64>> {
+        self.begin(before);
+        assert_eq!(self.commit(), None, "nothing was begun before it");
+        Some(self.backend.end_reading()?.iter().map(|job| job.seq.0).collect())
+    }
+
+    fn begin(&mut self, before: u64) {
         let (lane, behind) = (LaneId(1), Some(Rank { priority: 0, seq: Seq(100) }));
         let question =
             ReadyQuestion { lane, from: None, behind, known: 100, max_priority: None, limit: 200 };
         self.backend.begin_reading(&question, self.revision - before);
+    }
+
+    /// Answers what was told during a commit.
+    fn commit(&mut self) -> Option<Vec<u64>> {
         let (id, follows) = (Some(CommitId(self.revision.into())), self.revision);
         let (in_turn, keeps_turn) = (true, true);
         let writes = WriteSet { id, follows, in_turn, keeps_turn, ..WriteSet::default() };
-        let committed = self.backend.commit(&writes).unwrap();
+        let mut told = None;
+        let committed = self.backend.commit_and_tell(&writes, &mut |read| told = read).unwrap();
         assert!(matches!(committed, Committed::Done { kept: true, .. }), "{committed:?}");
         self.revision += 1;
-        Some(self.backend.end_reading()?.iter().map(|job| job.seq.0).collect())
+        told.map(|jobs| jobs.iter().map(|job| job.seq.0).collect())
     }
 }
 
@@ -98,4 +109,9 @@ fn what_is_read_of_another_revision_does_not_count() {
     // As if somebody had written between the commit and the reading.
     assert_eq!(reading.read(4), None);
     assert_eq!(reading.read(0), Some((101..=300).collect()));
+    // Whoever does not ask for it is told during the next commit.
+    reading.begin(0);
+    assert_eq!(reading.commit(), None);
+    assert_eq!(reading.commit(), Some((101..=300).collect()));
+    assert_eq!(reading.commit(), None, "once");
 }

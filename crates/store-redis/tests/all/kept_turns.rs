@@ -26,10 +26,10 @@ fn lending(commit: u128, follows: u64) -> WriteSet {
     WriteSet { lends_turn: true, ..writes(commit, follows, false) }
 }
 
-/// Whether somebody with little to do waits, as a commit in a kept turn is told.
-fn hurry(backend: &mut RedisBackend, writes: &WriteSet) -> bool {
+/// Whether somebody with little to do waits, and how many with much, as a commit in a kept turn is told.
+fn waiting(backend: &mut RedisBackend, writes: &WriteSet) -> (bool, Option<usize>) {
     match backend.commit(writes).unwrap() {
-        Committed::Done { kept: true, hurry, .. } => hurry,
+        Committed::Done { kept: true, hurry, line, .. } => (hurry, line),
         other => panic!("{other:?}"),
     }
 }
@@ -115,7 +115,7 @@ fn lends_to_those_with_little(bulk: &str) {
     };
     let mut holder = open(1);
     let begun = holder.begin(0, None, &Questions::default(), Haste::Much).unwrap().revision;
-    assert!(!hurry(&mut holder, &writes(1, begun, true)), "nobody waits");
+    assert_eq!(waiting(&mut holder, &writes(1, begun, true)), (false, Some(0)), "nobody waits");
     let (tell, told) = mpsc::channel();
     let wait = |n: u128, haste| {
         let (mut backend, tell) = (open(n), tell.clone());
@@ -127,10 +127,11 @@ fn lends_to_those_with_little(bulk: &str) {
     };
     let much = wait(2, Haste::Much);
     await_waiting(&server, 1);
-    assert!(!hurry(&mut holder, &writes(3, begun + 1, true)), "that one has time");
+    let has_time = waiting(&mut holder, &writes(3, begun + 1, true));
+    assert_eq!(has_time, (false, Some(1)), "that one has time");
     let little = [wait(4, Haste::Little), wait(5, Haste::Little)];
     await_in(&server, FIRST, 2);
-    assert!(hurry(&mut holder, &writes(6, begun + 2, true)));
+    assert_eq!(waiting(&mut holder, &writes(6, begun + 2, true)), (true, Some(1)));
     assert!(!kept(&mut holder, &lending(7, begun + 3)));
     let again = holder.begin(begun + 4, None, &Questions::default(), Haste::Again).unwrap();
     assert_eq!(again.revision, begun + 6, "after those with little to do");

@@ -25,8 +25,13 @@ async fn full_queue() -> Redis {
 
 /// A daemon in its turn, and the revision that it knows. Every commit of it is a transaction.
 fn daemon(server: &Redis) -> (RedisBackend, u64) {
+    daemon_with(server, 0)
+}
+
+/// The same, if so many jobs make a commit one.
+fn daemon_with(server: &Redis, bulk: usize) -> (RedisBackend, u64) {
     let mut options = Options::parse(&server.url()).unwrap();
-    options.bulk = 0;
+    options.bulk = bulk;
     let mut backend = RedisBackend::new(options, 1);
     backend.connect().unwrap();
     let begun = backend.begin(0, None, &Questions::default(), Haste::Much).unwrap().revision;
@@ -35,10 +40,14 @@ fn daemon(server: &Redis) -> (RedisBackend, u64) {
     (backend, begun + 1)
 }
 
-fn commit(backend: &mut RedisBackend, follows: u64) {
+/// Answers what was told during the commit, if anything was.
+fn commit(backend: &mut RedisBackend, follows: u64) -> Option<Vec<u64>> {
     let id = Some(CommitId(u128::from(follows)));
     let writes = WriteSet { id, follows, in_turn: true, keeps_turn: true, ..WriteSet::default() };
-    assert!(matches!(backend.commit(&writes).unwrap(), Committed::Done { kept: true, .. }));
+    let mut told = None;
+    let committed = backend.commit_and_tell(&writes, &mut |read| told = read);
+    assert!(matches!(committed.unwrap(), Committed::Done { kept: true, .. }));
+    told.map(|jobs| jobs.iter().map(|job| job.seq.0).collect())
 }
 
 /// So many jobs behind the first ones, which are known.
@@ -59,7 +68,7 @@ async fn jobs_behind_those_that_are_known_come_with_a_commit() {
     let (mut backend, begun) = daemon(&server);
     assert_eq!(places(&mut backend), None, "nothing was asked for");
     backend.begin_reading(&behind(100, 1_200), begun);
-    commit(&mut backend, begun);
+    assert_eq!(commit(&mut backend, begun), None, "nothing was begun before it");
     assert_eq!(places(&mut backend), Some((101..=1_300).collect()));
     assert_eq!(places(&mut backend), None, "once");
     // As far as there are any.
@@ -78,25 +87,25 @@ async fn the_first_jobs_come_behind_the_turn_that_was_begun() {
     let revision = backend.begin(begun, None, &Questions::default(), Haste::Much).unwrap().revision;
     assert_eq!(places(&mut backend), Some((1..=1_200).collect()));
     assert_eq!(places(&mut backend), None, "once");
-    // They are there after a commit that has nothing to do with them, too.
+    // Or they are told during a commit that has nothing to do with them.
     backend.abandon();
     assert!(backend.read_when_begun(&first));
     assert_eq!(
         backend.begin(revision, None, &Questions::default(), Haste::Much).unwrap().revision,
         revision
     );
-    commit(&mut backend, revision);
-    assert_eq!(places(&mut backend), Some((1..=1_200).collect()));
+    assert_eq!(commit(&mut backend, revision), Some((1..=1_200).collect()));
+    assert_eq!(places(&mut backend), None, "once");
 }
 
 #[tokio::test]
-async fn they_may_be_taken_over_after_the_next_commit_and_after_other_questions() {
+async fn they_are_told_during_the_next_commit_or_taken_over_after_other_questions() {
     let server = full_queue().await;
     let (mut backend, begun) = daemon(&server);
     backend.begin_reading(&behind(10, 300), begun);
     commit(&mut backend, begun);
-    commit(&mut backend, begun + 1);
-    assert_eq!(places(&mut backend), Some((11..=310).collect()));
+    assert_eq!(commit(&mut backend, begun + 1), Some((11..=310).collect()));
+    assert_eq!(places(&mut backend), None, "once");
     backend.begin_reading(&behind(20, 300), begun + 2);
     commit(&mut backend, begun + 2);
     let questions = Questions { seqs: (1..=450).map(Seq).collect(), ..Questions::default() };
@@ -104,6 +113,19 @@ async fn they_may_be_taken_over_after_the_next_commit_and_after_other_questions(
         backend.ask(&questions).unwrap().jobs.iter().map(|job| job.seq.0).collect();
     assert_eq!(asked, (1..=450).collect());
     assert_eq!(places(&mut backend), Some((21..=320).collect()));
+}
+
+/// Those with few jobs, and the first of many.
+#[tokio::test]
+async fn they_come_with_a_commit_that_is_a_script() {
+    let server = full_queue().await;
+    let (mut backend, begun) = daemon_with(&server, 1_000);
+    backend.begin_reading(&behind(100, 200), begun);
+    assert_eq!(commit(&mut backend, begun), None);
+    assert_eq!(commit(&mut backend, begun + 1), Some((101..=300).collect()));
+    backend.begin_reading(&behind(100, 200), begun + 2);
+    commit(&mut backend, begun + 2);
+    assert_eq!(places(&mut backend), Some((101..=300).collect()));
 }
 
 #[tokio::test]

@@ -22,9 +22,9 @@ const WORTH_IT: usize = 64;
 /// Jobs of which only the place was kept that are read together.
 const THIN_TOGETHER: usize = 2048;
 
-/// Jobs that a lane must show for a claim of so many: the board wants to know what stands behind them.
+/// Jobs that a lane must show for a claim of so many: the board takes them in heads, and wants to know what stands behind.
 fn with_heads(claims: usize) -> usize {
-    claims.saturating_add(HEADS)
+    claims.saturating_add(2 * HEADS)
 }
 
 impl<B: Backend> Overlay<B> {
@@ -37,10 +37,16 @@ impl<B: Backend> Overlay<B> {
         let recent = std::mem::take(&mut self.recent_lanes);
         let contested = (self.shared || news) && recent.len() == 1;
         let claims = self.expected_claims + more;
-        let limit = if recent.len() == 1 { with_heads(claims) } else { HEADS };
+        // Whoever claims many will soon do so again.
+        let soon = if claims >= WORTH_IT { claims.saturating_mul(2) } else { claims };
+        let limit =
+            if recent.len() == 1 { with_heads(soon.min(ReadyLane::MOST / 2)) } else { HEADS };
         let mut ready = Vec::new();
         for lane in recent.iter().copied().filter(|_| claims > 0).take(LANES_TOGETHER) {
-            if contested || !self.sees(lane, None, limit) {
+            if contested {
+                self.forget_ready(lane);
+            }
+            if !self.sees(lane, None, limit) {
                 // Where the window ends is not known before it is known what others have done.
                 ready.push(self.ready_question(lane, None, limit, None));
             }
@@ -49,13 +55,21 @@ impl<B: Backend> Overlay<B> {
         Questions { ids, ready, ..Questions::default() }
     }
 
+    /// What is known of the ready jobs of a lane is not to be relied on.
+    fn forget_ready(&mut self, lane: LaneId) {
+        let Some(known) = self.ready.get_mut(&lane) else { return };
+        for rank in known.close() {
+            self.kept.forget(rank.seq);
+        }
+    }
+
     /// Of such questions, has the ready jobs read once the turn is taken, if there is no hurry and the backend can. They are
     /// taken over when they are needed.
     pub(super) fn put_off_reading(&mut self, questions: &mut Questions) -> Option<ReadyQuestion> {
         let [question] = &questions.ready[..] else { return None };
         // Where the lane begins may be known better when the turn has begun.
         let question = ReadyQuestion { from: None, ..question.clone() };
-        let put_off = self.desk.backend().read_when_begun(&question);
+        let put_off = self.desk.read_when_begun(&question);
         questions.ready.retain(|_| !put_off);
         put_off.then_some(question)
     }
@@ -279,7 +293,7 @@ impl<B: Backend> Overlay<B> {
     /// Begins to read the next jobs of the lane that is being emptied, to go on while a commit is carried out, as long as
     /// nobody else comes in between. They are good whether they are read before the commit or after it, which must not have
     /// to do with any of them. What is still being read is not begun again.
-    pub(super) fn begin_reading(&mut self, writes: &WriteSet) {
+    pub(super) fn begin_reading(&mut self, writes: &WriteSet, alone: bool) {
         let has_to_do = |lane: LaneId, edge: Rank| {
             writes
                 .jobs
@@ -297,15 +311,20 @@ impl<B: Backend> Overlay<B> {
             };
             if stale {
                 self.reading = None;
+                return;
             }
-            return;
+            if !self.desk.has_read() {
+                return;
+            }
+            self.end_reading();
         }
         let [lane] = self.recent_lanes[..] else { return };
         let claims =
             if self.expected_claims > 0 { self.expected_claims } else { self.latest_claims };
-        let alone = !self.shared || writes.keeps_turn;
-        // The next turn is decided before this one is written, and the one after that has these.
-        let most = claims.saturating_mul(2).min(ReadyLane::MOST / 2).max(with_heads(claims));
+        // The next turn is decided before this one is written, and they are decoded while that one is. Only the turn after
+        // those has them, and reads again.
+        let most = with_heads(claims.saturating_mul(3));
+        let most = most.min(ReadyLane::MOST / 2).max(with_heads(claims));
         if !alone || claims < WORTH_IT || self.sees(lane, None, most) {
             return;
         }
@@ -315,7 +334,7 @@ impl<B: Backend> Overlay<B> {
             return;
         }
         let question = self.ready_question(lane, None, most, Some(edge));
-        self.desk.backend().begin_reading(&question, self.revision);
+        self.desk.begin_reading(&question, self.revision);
         self.reading = Some(question);
     }
 

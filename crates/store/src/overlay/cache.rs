@@ -335,6 +335,8 @@ impl<B: Backend> Overlay<B> {
     /// The turn is written, or about to be: what it changed is what there is.
     pub(super) fn written(&mut self, writes: &WriteSet) {
         self.revision = writes.follows + 1;
+        // Out of turn that is refused if anybody else has written.
+        self.shared &= writes.in_turn;
         if writes.news {
             self.telling = Telling::from(self.revision);
         }

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runcue_core::Job;
 
-use super::{Backend, Committed, WriteSet};
+use super::{Backend, Committed, ReadyQuestion, WriteSet};
 use crate::{Result, StoreError};
 
-/// What the second thread tells: first what came of a commit, and if that is done, what was read with it.
+/// What the second thread tells: what came of a commit, and before that, of what was begun to be read with the one before.
 #[derive(Debug)]
 enum Landing {
     Committed(Result<Committed>),
@@ -37,14 +37,14 @@ pub(super) struct Desk<B> {
     aside: Option<Aside>,
     under_way: bool,
     committed: Option<Result<Committed>>,
-    /// The second thread says what it has read.
-    reads: bool,
+    /// What came of reading, until somebody asks for it.
+    read: Option<Option<Vec<Job>>>,
 }
 
 impl<B: Backend> Desk<B> {
     pub fn new(backend: B) -> Self {
         let backend = Arc::new(Mutex::new(backend));
-        Self { backend, aside: None, under_way: false, committed: None, reads: false }
+        Self { backend, aside: None, under_way: false, committed: None, read: None }
     }
 
     /// The backend, as soon as no commit is under way.
@@ -55,9 +55,9 @@ impl<B: Backend> Desk<B> {
 
     /// Carries out a commit.
     pub fn commit(&mut self, writes: &WriteSet) -> Result<Committed> {
-        let committed = self.backend().commit(writes);
-        self.reads = false;
-        committed
+        self.wait();
+        let mut backend = self.backend.lock().unwrap_or_else(PoisonError::into_inner);
+        backend.commit_and_tell(writes, &mut |read| self.read = Some(read))
     }
 
     /// Lets the second thread carry out a commit. Answers whether there is one.
@@ -81,38 +81,52 @@ impl<B: Backend> Desk<B> {
         self.committed.take()
     }
 
-    /// What was read with a commit, once that is known.
+    /// Begins to read with the next commit.
+    pub fn begin_reading(&mut self, question: &ReadyQuestion, known: u64) {
+        self.backend().begin_reading(question, known);
+        self.read = None;
+    }
+
+    /// Begins to read when the next turn is begun, if that can be.
+    pub fn read_when_begun(&mut self, question: &ReadyQuestion) -> bool {
+        let begun = self.backend().read_when_begun(question);
+        self.read = None;
+        begun
+    }
+
+    /// Whether it is known what came of reading, without waiting for it.
+    pub fn has_read(&self) -> bool {
+        self.read.is_some()
+    }
+
+    /// What was read, once that is known: during the commit after the one that it was begun with, or here.
     pub fn read(&mut self) -> Option<Vec<Job>> {
-        self.wait();
-        if !std::mem::take(&mut self.reads) {
-            return self.backend().end_reading();
+        while self.read.is_none() && self.under_way {
+            self.hear();
         }
-        match self.aside.as_ref()?.landings.recv() {
-            Ok(Landing::Read(read)) => read,
-            _ => None,
-        }
+        let read = self.read.take();
+        read.unwrap_or_else(|| self.backend().end_reading())
     }
 
     fn wait(&mut self) {
-        if !std::mem::take(&mut self.under_way) {
-            return;
+        while self.under_way {
+            self.hear();
         }
-        let lost = || Err(StoreError::Unavailable("a thread of the store ended".to_owned()));
-        let committed = loop {
-            match self.aside.as_ref().and_then(|aside| aside.landings.recv().ok()) {
-                Some(Landing::Committed(committed)) => break committed,
-                // Nobody wanted to know.
-                Some(Landing::Read(_)) => {}
-                None => break lost(),
-            }
-        };
-        self.reads = is_done(&committed);
-        self.committed = Some(committed);
     }
-}
 
-fn is_done(committed: &Result<Committed>) -> bool {
-    matches!(committed, Ok(Committed::Done { .. }))
+    fn hear(&mut self) {
+        match self.aside.as_ref().and_then(|aside| aside.landings.recv().ok()) {
+            Some(Landing::Read(read)) => self.read = Some(read),
+            Some(Landing::Committed(committed)) => {
+                (self.under_way, self.committed) = (false, Some(committed));
+            }
+            None => {
+                let lost = "a thread of the store ended".to_owned();
+                self.committed = Some(Err(StoreError::Unavailable(lost)));
+                self.under_way = false;
+            }
+        }
+    }
 }
 
 fn start<B: Backend>(backend: &Arc<Mutex<B>>) -> std::io::Result<Aside> {
@@ -122,18 +136,17 @@ fn start<B: Backend>(backend: &Arc<Mutex<B>>) -> std::io::Result<Aside> {
     std::thread::Builder::new().name("runcue-commit".into()).spawn(move || {
         for Order { writes, done } in ordered {
             let mut backend = backend.lock().unwrap_or_else(PoisonError::into_inner);
-            let committed = catch_unwind(AssertUnwindSafe(|| backend.commit(&writes)));
+            // If nobody listens any more, nor does anybody to what follows.
+            let mut read = |read| drop(land.send(Landing::Read(read)));
+            let committed =
+                catch_unwind(AssertUnwindSafe(|| backend.commit_and_tell(&writes, &mut read)));
             let failed = || StoreError::Unavailable("a commit failed inside the store".to_owned());
             let committed = committed.unwrap_or_else(|_| Err(failed()));
-            let reads = is_done(&committed);
             if land.send(Landing::Committed(committed)).is_err() {
                 return;
             }
+            drop(backend);
             done();
-            if reads {
-                let read = catch_unwind(AssertUnwindSafe(|| backend.end_reading()));
-                let _ = land.send(Landing::Read(read.unwrap_or_default()));
-            }
         }
     })?;
     Ok(Aside { orders, landings })

@@ -370,12 +370,17 @@ pub enum Committed {
         kept: bool,
         /// Whether somebody with little to do waits for it. Need not be known if it ends.
         hurry: bool,
+        /// How many with much to do wait for it, if it is kept and that is known.
+        line: Option<usize>,
     },
     /// Somebody else has written since the revision it builds on, or the turn was lost: nothing is written.
     Behind,
     /// Jobs that it inserts are there already: nothing is written.
     Known(Vec<JobId>),
 }
+
+/// Is told what came of reading jobs: nothing if they cannot be relied on.
+pub type OnRead<'a> = dyn FnMut(Option<Vec<Job>>) + 'a;
 
 /// What a server has to offer. See the module's documentation.
 ///
@@ -431,8 +436,8 @@ pub trait Backend: Send + 'static {
     /// revision, which that commit follows. Nothing is read by a server that cannot do both at once.
     fn begin_reading(&mut self, _question: &ReadyQuestion, _known: u64) {}
 
-    /// What came of that, after the commit, and perhaps after another one of this daemon: the jobs as of the revision before
-    /// it or of its own, or nothing.
+    /// What came of that, after the commit, and perhaps after another one of this daemon, unless that one has told it: the
+    /// jobs as of the revision before it or of its own, or nothing.
     fn end_reading(&mut self) -> Option<Vec<Job>> {
         None
     }
@@ -485,7 +490,14 @@ pub trait Backend: Send + 'static {
     ///
     /// With an error other than `Unavailable` nothing is written; with that one nobody knows, and `settle`
     /// will be asked.
-    fn commit(&mut self, writes: &WriteSet) -> Result<Committed>;
+    ///
+    /// If the commit before it began to read jobs, `read` is told what came of that while the server is busy with this one.
+    fn commit_and_tell(&mut self, writes: &WriteSet, read: &mut OnRead<'_>) -> Result<Committed>;
+
+    /// The same where nothing is read.
+    fn commit(&mut self, writes: &WriteSet) -> Result<Committed> {
+        self.commit_and_tell(writes, &mut drop)
+    }
 
     /// Ends the turn without writing.
     fn abandon(&mut self);

@@ -199,7 +199,7 @@ pub struct ReadyLane {
 
 impl ReadyLane {
     /// Rows kept of a lane at the most.
-    pub const MOST: usize = 2048;
+    pub const MOST: usize = 8192;
 
     /// A lane that is new and has no jobs.
     pub fn new_lane() -> Self {
@@ -256,6 +256,12 @@ impl ReadyLane {
         if let Some(from) = from {
             self.from = self.from.map(|known| known.min(from));
         }
+    }
+
+    /// Nothing is known of its jobs any more but where they begin. Answers those that were.
+    pub fn close(&mut self) -> BTreeSet<Rank> {
+        self.ahead = 0;
+        self.windows.drain().flat_map(|(_, window)| window.rows).collect()
     }
 
     /// Somebody else has changed the lane: jobs have become ready at a place or behind it, or only gone.

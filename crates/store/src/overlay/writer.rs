@@ -7,6 +7,7 @@
 //! up to a bound. A request may run more than once before its turn is written, never after.
 
 mod gather;
+mod keeping;
 mod trouble;
 
 use std::collections::VecDeque;
@@ -28,21 +29,12 @@ use super::told::Voice;
 use super::{Backend, CommitId, Committed, Haste, WriteSet};
 use crate::machine::Machine;
 use crate::{Result, StoreError};
-use gather::{TOGETHER, is_large_claim, linger};
+use gather::{TOGETHER, linger};
 
 /// Turns in a row in which nobody else has written, before turns are skipped.
 const ALONE: u32 = 3;
 /// The same after others have come in between again and again.
 const MOST_ALONE: u32 = 256;
-/// How long a turn is kept over several commits at the most, by whoever has little to do in each, and by others: those wait
-/// for their like, and lend it to the first meanwhile.
-const KEPT: Duration = Duration::from_millis(50);
-const KEPT_FOR_MUCH: Duration = Duration::from_millis(200);
-/// A turn that is kept for much is not lent before it was held for so long, because it takes time to take it up again.
-const UNTIL_LENT: Duration = Duration::from_millis(20);
-/// Turns in a row that were each followed by the next request at once, before a turn is kept. A daemon with little to
-/// do has three: it claims a job, ends it, and finds nothing more to claim. One with many jobs has shown it at once.
-const FOLLOWED: u32 = 4;
 /// Commits of so many jobs are carried out by the second thread, unless told otherwise ([`Settings::large`]).
 pub const LARGE: usize = 256;
 /// After so many times in vain in a row it waits, or uses the second thread, only once in so many turns.
@@ -129,6 +121,8 @@ pub(super) struct Worker<B> {
     flight: Option<Flight<B>>,
     /// Requests of a flight that came to nothing.
     returned: VecDeque<Request<B>>,
+    /// What a flight has written and the requests that are to be answered for it.
+    landed: Option<(Arc<WriteSet>, VecDeque<Request<B>>)>,
     /// Whether there is something to decide while the second thread carries out a commit.
     flights: Vain,
     /// Since when the turn is held, or was before it was lent.
@@ -138,6 +132,8 @@ pub(super) struct Worker<B> {
     taken_at: Instant,
     much: bool,
     hurry: bool,
+    /// How many with much to do waited for it when the server was last heard of, if it says so.
+    line: Option<usize>,
     /// When the server was last heard of in the turn.
     heard_at: Instant,
     /// When the last turn was written, and how many in a row were followed by the next request at once.
@@ -194,12 +190,14 @@ impl<B: Backend> Worker<B> {
             waiting: VecDeque::new(),
             flight: None,
             returned: VecDeque::new(),
+            landed: None,
             flights: Vain::default(),
             turn_since: None,
             lent: None,
             taken_at: Instant::now(),
             much: false,
             hurry: false,
+            line: None,
             heard_at: Instant::now(),
             ended_at: None,
             followed: 0,
@@ -370,19 +368,23 @@ impl<B: Backend> Worker<B> {
     /// Waits for the commit that is under way, if there is one, and answers its requests. Otherwise answers what is to be
     /// done: nothing that was decided since then holds.
     fn land(&mut self) -> Option<Attempt> {
-        let Flight { mut turn, writes, since, joined } = self.flight.take()?;
+        let attempt = self.touch_down();
+        self.answer_landed();
+        attempt
+    }
+
+    /// The same, but for the answers: whoever has them is in the way of those who carry out the next commit.
+    fn touch_down(&mut self) -> Option<Attempt> {
+        let Flight { turn, writes, since, joined } = self.flight.take()?;
         if joined {
             self.flights = Vain::default();
         }
         let overlay = self.machine.tables();
-        overlay.end_reading();
         let lost = || Err(StoreError::Unavailable("a commit was lost".to_owned()));
         let committed = overlay.desk.landed().unwrap_or_else(lost);
         match self.judge(committed, &writes, since) {
             Attempt::Done => {
-                self.tell_news(&writes);
-                self.answer(&mut turn);
-                self.ended_at = Some(Instant::now());
+                self.landed = Some((writes, turn));
                 None
             }
             attempt => {
@@ -390,6 +392,13 @@ impl<B: Backend> Worker<B> {
                 Some(attempt)
             }
         }
+    }
+
+    fn answer_landed(&mut self) {
+        let Some((writes, mut turn)) = self.landed.take() else { return };
+        self.tell_news(&writes);
+        self.answer(&mut turn);
+        self.ended_at = Some(Instant::now());
     }
 
     /// The same between two turns, if it is that commit which is under way. Often it was waited for before this was said.
@@ -519,6 +528,7 @@ impl<B: Backend> Worker<B> {
         self.machine.tables().reading = put_off;
         self.heard_at = Instant::now();
         (self.taken_at, self.much, self.hurry) = (self.heard_at, haste != Haste::Little, false);
+        self.line = None;
         let before = self.lent.take().filter(|_| haste == Haste::Again);
         self.turn_since = Some(before.unwrap_or(self.heard_at));
         self.handed_out = 0;
@@ -537,23 +547,6 @@ impl<B: Backend> Worker<B> {
         for request in turn.iter().skip(before) {
             self.machine.tables().expect(&request.foresight);
         }
-    }
-
-    /// Whether the turn may be kept after a commit: there is more to do, or will be as soon as those who were just handed
-    /// many jobs come back, and others have not waited long.
-    fn may_keep(&mut self, claimed: usize) -> bool {
-        let most = if self.much { KEPT_FOR_MUCH } else { KEPT };
-        if self.turn_since.is_none_or(|since| since.elapsed() >= most) {
-            return false;
-        }
-        let followed = if self.written >= LARGE { 1 } else { FOLLOWED };
-        let more = self.followed >= followed || self.waiting.iter().any(is_large_claim);
-        more || (claimed >= LARGE && self.coming_back.is_worth_it())
-    }
-
-    /// Whether a turn that might be kept is to be lent.
-    fn is_to_lend(&self) -> bool {
-        self.hurry && self.much && self.taken_at.elapsed() >= UNTIL_LENT
     }
 
     /// Runs every request once. Answers what is to be done if they cannot all go into this turn.
@@ -589,15 +582,15 @@ impl<B: Backend> Worker<B> {
     /// Writes the turn, or makes sure that answers without a change are up to date, unless nobody has asked.
     fn end(&mut self, is_ahead: bool) -> Attempt {
         let ended = self.machine.end();
-        if let Some(attempt) = self.land() {
+        if let Some(attempt) = self.touch_down() {
             return attempt;
         }
-        let changed = match ended {
-            Ok(changed) => changed,
-            Err(error) => return self.failed(error),
-        };
-        if changed {
+        if let Ok(true) = ended {
             return self.commit();
+        }
+        self.answer_landed();
+        if let Err(error) = ended {
+            return self.failed(error);
         }
         let in_turn = self.turn_since.is_some();
         let sure = in_turn && self.heard_at.elapsed() < TRUSTED;
@@ -636,12 +629,14 @@ impl<B: Backend> Worker<B> {
         let since = self.turn_since.take();
         let large = self.settings.large;
         let sure = large == 0 || !self.waiting.is_empty();
+        let lasts = keep && self.lasts(since);
         let overlay = self.machine.tables();
+        let alone = lasts || !overlay.shared;
         let writes = WriteSet { lends_turn, ..overlay.take_writes(id, in_turn, keep) };
         let writes = Arc::new(writes);
         self.written = writes.jobs.len();
         let was_reading = overlay.reading.is_some();
-        overlay.begin_reading(&writes);
+        overlay.begin_reading(&writes, alone);
         // Whoever ends a turn with it is the last for now, and the next decision would be on what others are about to change.
         if writes.jobs.len() >= large && (keep || !in_turn) {
             let (door, follows) = (Weak::clone(&self.door), writes.follows);
@@ -650,9 +645,12 @@ impl<B: Backend> Worker<B> {
                 overlay.written(&writes);
                 let turn = VecDeque::new();
                 self.flight = Some(Flight { turn, writes, since, joined: false });
+                self.answer_landed();
                 return Attempt::UnderWay;
             }
         }
+        self.answer_landed();
+        let overlay = self.machine.tables();
         let committed = overlay.desk.commit(&writes);
         let attempt = self.judge(committed, &writes, since);
         if let Attempt::Done = attempt {
@@ -674,7 +672,7 @@ impl<B: Backend> Worker<B> {
         since: Option<Instant>,
     ) -> Attempt {
         match committed {
-            Ok(Committed::Done { now, kept, hurry }) => {
+            Ok(Committed::Done { now, kept, hurry, line }) => {
                 self.clock.note(now);
                 if !writes.in_turn {
                     self.refused /= 2;
@@ -683,6 +681,7 @@ impl<B: Backend> Worker<B> {
                 self.turn_since = since.filter(|_| kept);
                 self.lent = since.filter(|_| writes.lends_turn);
                 self.hurry |= hurry;
+                self.line = line;
                 Attempt::Done
             }
             Ok(Committed::Behind) => self.overtaken(),

@@ -10,7 +10,8 @@ use super::super::ahead::{Ahead, ClaimAhead};
 use super::super::door::Next;
 use super::super::requests::{Message, Request, Work};
 use super::super::{Backend, Foresight};
-use super::{FOLLOWED, Gathered, LARGE, Vain, Worker};
+use super::keeping::FOLLOWED;
+use super::{Gathered, LARGE, Vain, Worker};
 
 /// Requests in one turn at the most, so that no caller waits long for the first of many.
 pub(super) const TOGETHER: usize = 256;

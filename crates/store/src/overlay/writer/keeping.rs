@@ -1,0 +1,73 @@
+//! How long a writer keeps its turn over several commits, and when it lends it.
+
+use std::time::{Duration, Instant};
+
+use super::super::Backend;
+use super::gather::is_large_claim;
+use super::{LARGE, Worker};
+
+/// How long a turn is kept at the most, by whoever has little to do in each commit.
+const KEPT: Duration = Duration::from_millis(50);
+/// The same of others, if it is not known how many wait: those wait for their like, and lend it to the first meanwhile.
+const KEPT_FOR_MUCH: Duration = Duration::from_millis(200);
+/// If it is known, the turn comes round in this time, so that nobody waits the longer the more there are. Changing hands
+/// takes some milliseconds: it is kept no shorter than by whoever has little to do, and no longer than is of use.
+const ROUND: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_millis(500);
+/// Less than this before its end nothing is read for the commits to come: somebody else will make them.
+const NEAR_THE_END: Duration = Duration::from_millis(15);
+/// A turn that is kept for much is not lent before it was held for so long, because it takes time to take it up again.
+const UNTIL_LENT: Duration = Duration::from_millis(20);
+/// Turns in a row that were each followed by the next request at once, before a turn is kept. A daemon with little to
+/// do has three: it claims a job, ends it, and finds nothing more to claim. One with many jobs has shown it at once.
+pub(super) const FOLLOWED: u32 = 4;
+
+impl<B: Backend> Worker<B> {
+    /// Whether the turn may be kept after a commit: there is more to do, or will be as soon as those who were handed many
+    /// jobs come back, and others have not waited long.
+    pub(super) fn may_keep(&mut self, claimed: usize) -> bool {
+        if self.turn_since.is_none_or(|since| self.left(since).is_zero()) {
+            return false;
+        }
+        let much = self.written.max(self.machine.tables().writes.jobs.len()) >= LARGE;
+        let followed = if much { 1 } else { FOLLOWED };
+        let more = self.followed >= followed || self.waiting.iter().any(is_large_claim);
+        let at_work = claimed.max(self.handed_out);
+        more || (at_work >= LARGE && self.coming_back.is_worth_it())
+    }
+
+    /// Whether a turn that is kept lasts for some more commits.
+    pub(super) fn lasts(&self, since: Option<Instant>) -> bool {
+        since.is_some_and(|since| self.left(since) > NEAR_THE_END)
+    }
+
+    fn left(&self, since: Instant) -> Duration {
+        let most = if self.much { kept_for_much(self.line) } else { KEPT };
+        most.saturating_sub(since.elapsed())
+    }
+
+    /// Whether a turn that might be kept is to be lent.
+    pub(super) fn is_to_lend(&self) -> bool {
+        self.hurry && self.much && self.taken_at.elapsed() >= UNTIL_LENT
+    }
+}
+
+/// How long whoever has much to do keeps a turn that so many others with much to do wait for.
+fn kept_for_much(line: Option<usize>) -> Duration {
+    let Some(line) = line else { return KEPT_FOR_MUCH };
+    let all = u32::try_from(line).unwrap_or(u32::MAX).saturating_add(1);
+    (ROUND / all).clamp(KEPT, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_wait_the_shorter_a_turn_is_kept() {
+        let kept = |line| kept_for_much(Some(line)).as_millis();
+        assert_eq!([0, 1, 3, 9, 19, 1000].map(kept), [500, 500, 500, 200, 100, 50]);
+        assert_eq!(kept_for_much(None), KEPT_FOR_MUCH);
+        assert_eq!(kept(usize::MAX), 50);
+    }
+}
