@@ -84,6 +84,11 @@ impl Beside {
         matches!(self.task, Some(Task::Reading(_, known)) if known < follows)
     }
 
+    /// Whether nobody has to wait for what is read.
+    pub fn has_read(&self) -> bool {
+        matches!(&self.task, Some(Task::Reading(task, _)) if task.is_finished())
+    }
+
     /// Whether there is a connection to read over.
     pub fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| !ready.client.is_closed())

@@ -62,8 +62,8 @@ static WHOLE_BOTH: LazyLock<String> = LazyLock::new(|| {
 
 /// How a statement of a commit went.
 enum Wrote {
-    /// When, and whether somebody with little to do waits.
-    Done(i64, bool),
+    /// When, whether somebody with little to do waits, and how many with much, if that was asked.
+    Done(i64, bool, Option<i64>),
     Behind,
     Known,
 }
@@ -156,10 +156,11 @@ impl PostgresBackend {
                     let before = if in_turn { 0 } else { 2 } + most.len();
                     (0..before).for_each(|_| landed.skip());
                     let now = landed.next().first().map(|row| row.get(0));
-                    hold.iter().for_each(|_| landed.skip());
+                    let held = hold.iter().flat_map(|_| landed.next()).next();
+                    let line: Option<i64> = held.and_then(|row| row.get(0));
                     let waits =
                         hurry.is_some() && landed.next().first().is_some_and(|row| row.get(0));
-                    Ok(Wrote::Done(now.unwrap_or(0), waits))
+                    Ok(Wrote::Done(now.unwrap_or(0), waits, line))
                 }
                 Err(error) if is_behind(&error) => Ok(Wrote::Behind),
                 Err(error) if is_known_id(&error) => Ok(Wrote::Known),
@@ -174,8 +175,9 @@ impl PostgresBackend {
             self.abandon();
         }
         Ok(match wrote? {
-            Wrote::Done(now, hurry) => {
-                Committed::Done { now: Timestamp::from_micros(now), kept: keep, hurry, line: None }
+            Wrote::Done(now, hurry, line) => {
+                let line = line.and_then(|line| usize::try_from(line).ok());
+                Committed::Done { now: Timestamp::from_micros(now), kept: keep, hurry, line }
             }
             Wrote::Behind => Committed::Behind,
             Wrote::Known => Committed::Known(self.known(writes)?),
@@ -203,14 +205,14 @@ impl PostgresBackend {
         let rows = writes.jobs.len() + writes.events.len();
         let wrote = self.run(rows, async |client| match text.query(client, &values).await {
             Ok(rows) => {
-                Ok(Wrote::Done(rows.first().and_then(|row| row.get(0)).unwrap_or(0), false))
+                Ok(Wrote::Done(rows.first().and_then(|row| row.get(0)).unwrap_or(0), false, None))
             }
             Err(error) if is_behind(&error) => Ok(Wrote::Behind),
             Err(error) if is_known_id(&error) => Ok(Wrote::Known),
             Err(error) => Err(error),
         });
         Ok(match wrote? {
-            Wrote::Done(now, hurry) => {
+            Wrote::Done(now, hurry, _) => {
                 Committed::Done { now: Timestamp::from_micros(now), kept: false, hurry, line: None }
             }
             Wrote::Behind => Committed::Behind,

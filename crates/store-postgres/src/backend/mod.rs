@@ -339,10 +339,13 @@ impl Backend for PostgresBackend {
     }
 
     fn commit_and_tell(&mut self, writes: &WriteSet, read: &mut OnRead<'_>) -> Result<Committed> {
-        if self.beside.began_before(writes.follows) {
+        let before = self.beside.began_before(writes.follows);
+        let committed = self.write(writes);
+        // What is read goes on while the commit is waited for, and is mostly there by then.
+        if before || self.beside.has_read() {
             read(self.beside.end(&self.runtime));
         }
-        self.write(writes)
+        committed
     }
 
     fn abandon(&mut self) {

@@ -15,10 +15,14 @@ const TAKE_TURN: &str = "SELECT pg_advisory_xact_lock(hashtextextended('runcue.'
 const TAKE_GATE: &str = "SELECT pg_advisory_xact_lock(hashtextextended('runcue.gate', 0))";
 const GIVE_HINT: &str = "SELECT pg_advisory_xact_lock_shared(hashtextextended('runcue.hint', 0))";
 
-/// Keeps the turn after its transaction, and the gate with it.
-pub(super) const KEEP_TURN: &str = "SELECT runcue.keep_turn()";
-pub(super) const KEEP_BOTH: &str =
-    "SELECT runcue.keep_turn(), pg_advisory_lock(hashtextextended('runcue.gate', 0))";
+/// Keeps the turn after its transaction, and the gate with it. Says how many wait for the gate, where that is known: the
+/// server's list of all locks is not for every commit.
+pub(super) const KEEP_TURN: &str = "SELECT NULL::bigint AS line, runcue.keep_turn()";
+pub(super) const KEEP_BOTH: &str = "SELECT (\
+    SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objsubid = 1 \
+    AND (classid::bigint << 32) | objid::bigint = hashtextextended('runcue.gate', 0) \
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())\
+    ) AS line, runcue.keep_turn(), pg_advisory_lock(hashtextextended('runcue.gate', 0))";
 /// Whether somebody with little to do waits.
 pub(super) const HURRY: &str =
     "SELECT NOT pg_try_advisory_xact_lock(hashtextextended('runcue.hint', 0))";

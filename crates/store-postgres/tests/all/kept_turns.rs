@@ -126,6 +126,27 @@ fn behind_a_pooler_no_turn_is_kept() {
     assert!(!kept(&mut daemon, &writes(1, begun, true)));
 }
 
+/// The first commit of a kept turn asks: from then on it is known.
+#[test]
+fn whoever_keeps_a_turn_knows_how_many_wait_for_it() {
+    let database = runcue_test_servers::postgres().unwrap();
+    let mut holder = daemon(&database, "");
+    let begun = holder.begin(0, None, &Questions::default(), Haste::Much).unwrap().revision;
+    let (tell, _told) = mpsc::channel();
+    let mut others = vec![wait_for_it(&database, 2, Haste::Much, &tell)];
+    others.push(wait_for_it(&database, 3, Haste::Much, &tell));
+    others.push(wait_for_it(&database, 4, Haste::Little, &tell));
+    await_waiting(&database, 3);
+    let mut line = |commit, follows| match holder.commit(&writes(commit, follows, true)).unwrap() {
+        Committed::Done { kept: true, line, .. } => line,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(line(1, begun), Some(2), "the one with little to do waits elsewhere");
+    assert_eq!(line(5, begun + 1), None);
+    assert!(!kept(&mut holder, &writes(6, begun + 2, false)));
+    others.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
 #[test]
 fn a_turn_is_lent_to_those_with_little_to_do_and_taken_up_before_others() {
     let database = runcue_test_servers::postgres().unwrap();

@@ -370,7 +370,7 @@ pub enum Committed {
         kept: bool,
         /// Whether somebody with little to do waits for it. Need not be known if it ends.
         hurry: bool,
-        /// How many with much to do wait for it, if it is kept and that is known.
+        /// How many with much to do wait for it, if it is kept and that is known. What was known before counts otherwise.
         line: Option<usize>,
     },
     /// Somebody else has written since the revision it builds on, or the turn was lost: nothing is written.
@@ -491,7 +491,8 @@ pub trait Backend: Send + 'static {
     /// With an error other than `Unavailable` nothing is written; with that one nobody knows, and `settle`
     /// will be asked.
     ///
-    /// If the commit before it began to read jobs, `read` is told what came of that while the server is busy with this one.
+    /// If the commit before it began to read jobs, `read` is told what came of that, best while the server is busy with this
+    /// one. It may be told of what this one began as well, if nobody has to wait for it.
     fn commit_and_tell(&mut self, writes: &WriteSet, read: &mut OnRead<'_>) -> Result<Committed>;
 
     /// The same where nothing is read.

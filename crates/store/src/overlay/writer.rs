@@ -528,7 +528,7 @@ impl<B: Backend> Worker<B> {
         self.machine.tables().reading = put_off;
         self.heard_at = Instant::now();
         (self.taken_at, self.much, self.hurry) = (self.heard_at, haste != Haste::Little, false);
-        self.line = None;
+        self.line.take_if(|_| haste != Haste::Again);
         let before = self.lent.take().filter(|_| haste == Haste::Again);
         self.turn_since = Some(before.unwrap_or(self.heard_at));
         self.handed_out = 0;
@@ -681,7 +681,7 @@ impl<B: Backend> Worker<B> {
                 self.turn_since = since.filter(|_| kept);
                 self.lent = since.filter(|_| writes.lends_turn);
                 self.hurry |= hurry;
-                self.line = line;
+                self.line = line.or(self.line);
                 Attempt::Done
             }
             Ok(Committed::Behind) => self.overtaken(),
