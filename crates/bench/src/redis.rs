@@ -1,10 +1,11 @@
-//! Redis: a private server with an append-only file that is synced every second, and its raw floor.
+//! Redis: a private server with an append-only file that is synced every second, and its raw floor. The file is rewritten
+//! between two measurements and never during one, or whoever it happens to would seem slower.
 //!
 //! The floor is pipelined commands over one connection without delay, one per batch and key that has to change, of
 //! as many jobs as the batch has, with values as long as the store's: no script, no events, no turns.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use redis::io::tcp::TcpSettings;
@@ -20,6 +21,12 @@ use crate::table::Line;
 /// As long as what the store writes of a job's life.
 const LIFE: &str = "a text as long as that of a life is";
 
+const IS_REWRITTEN: &str = "local info = redis.call('INFO', 'persistence') \
+    local busy = string.find(info, 'aof_rewrite_in_progress:1') or string.find(info, 'aof_rewrite_scheduled:1') \
+    return busy and 0 or 1";
+/// How long that may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A server with the settings that every figure here has, the peers' too.
 struct Honest {
     server: Redis,
@@ -28,6 +35,7 @@ struct Honest {
 impl Honest {
     fn start() -> Result<Self> {
         let settings = Redis::settings().set("appendonly", "yes").set("appendfsync", "everysec");
+        let settings = settings.set("auto-aof-rewrite-percentage", "0");
         Ok(Self { server: settings.start()? })
     }
 }
@@ -45,6 +53,12 @@ impl Server for Honest {
     fn clear(&self, _queue: &str) -> Result<()> {
         let said = self.server.command(&["FLUSHALL"])?;
         ensure!(said.starts_with("+OK"), "FLUSHALL: {said}");
+        self.server.command(&["BGREWRITEAOF"])?;
+        let begun = Instant::now();
+        while self.server.command(&["EVAL", IS_REWRITTEN, "0"])? != ":1" {
+            ensure!(begun.elapsed() < PATIENCE, "its file is being rewritten for ever");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         Ok(())
     }
 }

@@ -84,9 +84,13 @@ impl Beside {
         matches!(self.task, Some(Task::Reading(_, known)) if known < follows)
     }
 
-    /// Whether nobody has to wait for what is read.
-    pub fn has_read(&self) -> bool {
-        matches!(&self.task, Some(Task::Reading(task, _)) if task.is_finished())
+    /// Whether nobody has to wait for what came of it.
+    pub fn is_done(&self) -> bool {
+        match &self.task {
+            Some(Task::Reading(task, _)) => task.is_finished(),
+            Some(Task::Connecting(task)) => task.is_finished(),
+            None => false,
+        }
     }
 
     /// Whether there is a connection to read over.

@@ -342,7 +342,7 @@ impl Backend for PostgresBackend {
         let before = self.beside.began_before(writes.follows);
         let committed = self.write(writes);
         // What is read goes on while the commit is waited for, and is mostly there by then.
-        if before || self.beside.has_read() {
+        if before || self.beside.is_done() {
             read(self.beside.end(&self.runtime));
         }
         committed
