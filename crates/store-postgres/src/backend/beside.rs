@@ -79,11 +79,6 @@ impl Beside {
         }
     }
 
-    /// Whether something is read that began with a commit before the one that follows a revision.
-    pub fn began_before(&self, follows: u64) -> bool {
-        matches!(self.task, Some(Task::Reading(_, known)) if known < follows)
-    }
-
     /// Whether nobody has to wait for what came of it.
     pub fn is_done(&self) -> bool {
         match &self.task {

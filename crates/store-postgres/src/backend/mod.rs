@@ -339,10 +339,9 @@ impl Backend for PostgresBackend {
     }
 
     fn commit_and_tell(&mut self, writes: &WriteSet, read: &mut OnRead<'_>) -> Result<Committed> {
-        let before = self.beside.began_before(writes.follows);
         let committed = self.write(writes);
-        // What is read goes on while the commit is waited for, and is mostly there by then.
-        if before || self.beside.is_done() {
+        // What is read goes on while the commit is waited for, and is mostly there by then. Nobody waits for it here.
+        if self.beside.is_done() {
             read(self.beside.end(&self.runtime));
         }
         committed

@@ -109,7 +109,7 @@ fn what_is_read_of_another_revision_does_not_count() {
     // As if somebody had written between the commit and the reading.
     assert_eq!(reading.read(4), None);
     assert_eq!(reading.read(0), Some((101..=300).collect()));
-    // Whoever does not ask for it is told with that commit, or with the next; then it may have been read too late.
+    // Whoever does not ask for it is told with that commit, or with the next, if it has come by then.
     let told = (0..2_000).find_map(|_| {
         reading.begin(0);
         reading.commit().or_else(|| reading.commit())

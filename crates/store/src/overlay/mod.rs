@@ -491,8 +491,8 @@ pub trait Backend: Send + 'static {
     /// With an error other than `Unavailable` nothing is written; with that one nobody knows, and `settle`
     /// will be asked.
     ///
-    /// If the commit before it began to read jobs, `read` is told what came of that, best while the server is busy with this
-    /// one. It may be told of what this one began as well, if nobody has to wait for it.
+    /// If this commit or one before it began to read jobs, `read` is told what came of that, as soon as nobody has to wait
+    /// for it, best while the server is busy with this one.
     fn commit_and_tell(&mut self, writes: &WriteSet, read: &mut OnRead<'_>) -> Result<Committed>;
 
     /// The same where nothing is read.
