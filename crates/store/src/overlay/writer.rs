@@ -1,4 +1,5 @@
-//! The one thread of a daemon that writes to a server. It takes whatever requests have come in since its last
+//! The one of a daemon who writes to a server, on a thread of its own, or for a moment on the one that listens to the server
+//! (`door.rs`). It takes whatever requests have come in since its last
 //! turn into the next one, so that many callers share one commit, and answers each only when that is done. While a
 //! large commit is carried out by a second thread it decides the next turn, on what that commit will have written; if
 //! that comes to nothing, both are decided again.
