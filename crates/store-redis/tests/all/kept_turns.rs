@@ -1,7 +1,7 @@
 //! Turns that are kept over several commits: others wait, are told when it is over, and lose nothing to a daemon
 //! that falls silent.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use runcue_store::overlay::{Backend, CommitId, Committed, Haste, Questions, WriteSet};
@@ -106,7 +106,7 @@ fn a_daemon_that_died_while_it_waited_holds_nobody_up_for_long() {
 
 /// The holder of a kept turn lends it, with commits by the script or by plain commands.
 fn lends_to_those_with_little(bulk: &str) {
-    let server = Redis::settings().start().unwrap();
+    let server = Arc::new(Redis::settings().start().unwrap());
     let url = format!("{}{bulk}", server.url());
     let open = |n| {
         let mut backend = RedisBackend::new(Options::parse(&url).unwrap(), n);
@@ -118,10 +118,14 @@ fn lends_to_those_with_little(bulk: &str) {
     assert_eq!(waiting(&mut holder, &writes(1, begun, true)), (false, Some(0)), "nobody waits");
     let (tell, told) = mpsc::channel();
     let wait = |n: u128, haste| {
-        let (mut backend, tell) = (open(n), tell.clone());
+        let (mut backend, tell, server) = (open(n), tell.clone(), Arc::clone(&server));
         thread::spawn(move || {
             let begun = backend.begin(0, None, &Questions::default(), haste).unwrap().revision;
             tell.send(n).unwrap();
+            if haste == Haste::Little {
+                // Until the one who has lent it waits for it again, or it would be somebody else's.
+                await_waiting(&server, 2);
+            }
             assert!(!kept(&mut backend, &writes(n, begun, false)));
         })
     };
