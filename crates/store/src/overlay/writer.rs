@@ -639,18 +639,21 @@ impl<B: Backend> Worker<B> {
         let was_reading = overlay.reading.is_some();
         overlay.begin_reading(&writes, alone);
         // Whoever ends a turn with it is the last for now, and the next decision would be on what others are about to change.
-        if writes.jobs.len() >= large && (keep || !in_turn) {
+        let may_wait = writes.jobs.len() >= large && (keep || !in_turn);
+        let under_way = may_wait && (sure || self.flights.is_worth_it()) && {
             let (door, follows) = (Weak::clone(&self.door), writes.follows);
             let done = move || tell(&door, Message::Landed(follows));
-            if (sure || self.flights.is_worth_it()) && overlay.desk.commit_aside(&writes, done) {
-                overlay.written(&writes);
-                let turn = VecDeque::new();
-                self.flight = Some(Flight { turn, writes, since, joined: false });
-                self.answer_landed();
-                return Attempt::UnderWay;
-            }
+            overlay.desk.commit_aside(&writes, done)
+        };
+        if under_way {
+            overlay.written(&writes);
         }
+        // After this one is handed over, or before whoever waits for the last would wait for this one, too.
         self.answer_landed();
+        if under_way {
+            self.flight = Some(Flight { turn: VecDeque::new(), writes, since, joined: false });
+            return Attempt::UnderWay;
+        }
         let overlay = self.machine.tables();
         let committed = overlay.desk.commit(&writes);
         let attempt = self.judge(committed, &writes, since);

@@ -28,16 +28,22 @@ async fn work(store: &Arc<dyn Store>, n: u128) {
     store.finish(NOW, ends.collect()).await.unwrap();
 }
 
-#[tokio::test]
-async fn what_was_told_is_not_asked_for() {
-    let servers = Servers::new().telling();
+/// One that has submitted three jobs, and another that was told of them and has ended them.
+async fn acquainted(servers: &Servers) -> (Arc<dyn Store>, Arc<dyn Store>) {
     let one = servers.open().await;
     let two = servers.second_handle(&one).await.unwrap();
-    let begun = || servers.latest.lock().unwrap().begun.load(Ordering::Relaxed);
     for n in 1..=3 {
         submit(&one, n).await;
         work(&two, n).await;
     }
+    (one, two)
+}
+
+#[tokio::test]
+async fn what_was_told_is_not_asked_for() {
+    let servers = Servers::new().telling();
+    let (one, two) = acquainted(&servers).await;
+    let begun = || servers.latest.lock().unwrap().begun.load(Ordering::Relaxed);
     let before = begun();
     for n in 4..=9 {
         submit(&one, n).await;
@@ -51,13 +57,8 @@ async fn what_was_told_is_not_asked_for() {
 #[tokio::test]
 async fn whoever_is_told_more_than_it_can_keep_asks() {
     let servers = Servers::new().telling();
-    let one = servers.open().await;
-    let two = servers.second_handle(&one).await.unwrap();
+    let (one, two) = acquainted(&servers).await;
     let begun = || servers.latest.lock().unwrap().begun.load(Ordering::Relaxed);
-    for n in 1..=3 {
-        submit(&one, n).await;
-        work(&two, n).await;
-    }
     let before = begun();
     // Each of them tells of a group, a queue, a lane and a job.
     for n in 4..=1_504 {
