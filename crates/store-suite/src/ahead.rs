@@ -1,9 +1,11 @@
 //! Claims that a store on a server makes before it is asked (`ClaimRequest::again`): who is given them, and what becomes of
-//! those that nobody comes for. The instants are the server's.
+//! those that nobody comes for; also those that it makes along with a submission. The instants are the server's.
 
 use std::time::Duration;
 
-use runcue_core::{Job, Lease, Rate, ServiceSpec, StateWord, Timestamp};
+use runcue_core::{
+    Event, EventKind, Job, Lease, Rate, ServiceSpec, StateWord, Timestamp, WorkerId,
+};
 use runcue_store::{ClaimRequest, Finish, Finished, Store, SubmitBatch};
 use tokio::time::timeout;
 
@@ -156,6 +158,65 @@ pub async fn a_store_that_is_closed_hands_it_back(submitter: &dyn Store, listene
     assert_eq!((job.life.state.word(), job.life.attempt), (StateWord::Queued, 0));
 }
 
+/// Whose a job is that is submitted here and that nobody claims: what was claimed along has an event, whatever becomes of it.
+async fn claimed_along(store: &dyn Store, other: &dyn Store, n: u128) -> Option<WorkerId> {
+    submit(store, n).await;
+    let events = other.events(0, 1000).await.unwrap();
+    let started = |event: &&Event| event.kind == EventKind::Started && event.job == Some(id(n));
+    events.iter().find(started).and_then(|event| event.worker)
+}
+
+/// Who submits a job to a daemon whose engine waits for one finds it claimed, by the commit that submitted it. The
+/// engine is given it when it asks, and another job is the next engine's that waits.
+pub async fn a_job_is_claimed_along_with_its_submission(other: &dyn Store, store: &dyn Store) {
+    for n in 1..4 {
+        assert_eq!(claimed(store, again(1, 4)).await, []);
+        let before = store.changed(0).await;
+        assert_eq!(claimed_along(store, other, n).await, Some(worker(1)));
+        // Whoever waits for news is woken by it, and asks.
+        timeout(BOUND, store.changed(before)).await.expect("nobody was told");
+        assert_eq!(claimed(store, again(1, 4)).await, [n]);
+        assert_eq!(claimed(other, ClaimRequest::new(worker(2), 4)).await, []);
+        end(store, n).await;
+    }
+    assert_eq!(claimed(store, again(1, 4)).await, []);
+    store.submit(NOW, SubmitBatch::of((4..10).map(job).collect())).await.unwrap();
+    assert_eq!(claimed(store, again(1, 4)).await, [4, 5, 6, 7], "no more than it has room for");
+    assert_eq!(claimed(other, ClaimRequest::new(worker(2), 4)).await, [8, 9]);
+}
+
+/// What was claimed along and nobody comes for goes back as well.
+pub async fn what_was_claimed_along_goes_back(other: &dyn Store, store: &dyn Store) {
+    assert_eq!(claimed(store, again(1, 4)).await, []);
+    assert_eq!(claimed_along(store, other, 1).await, Some(worker(1)));
+    assert_eq!(claimed_along(store, other, 2).await, None, "one claim for each that was asked for");
+    let job = once(other, 1, StateWord::Queued).await;
+    assert_eq!((job.life.attempt, job.life.crashes), (0, 0));
+    assert_eq!(claimed(other, ClaimRequest::new(worker(2), 4)).await, [1, 2]);
+}
+
+/// Nothing is claimed for whoever does not wait, nor of many jobs, nor against a limit.
+pub async fn nothing_else_is_claimed_along(other: &dyn Store, store: &dyn Store) {
+    assert_eq!(claimed(store, ClaimRequest::new(worker(1), 4)).await, []);
+    assert_eq!(
+        claimed_along(store, other, 1).await,
+        None,
+        "it has not said that it will ask again"
+    );
+    assert_eq!(claimed(store, again(1, 1)).await, [1]);
+    assert_eq!(claimed_along(store, other, 2).await, None, "it has no room");
+    assert_eq!(claimed(store, again(1, 1)).await, [2]);
+    other.upsert_services(NOW, vec![slots("one", 1)]).await.unwrap();
+    let two = vec![job_using(3, &["one"]), job_using(4, &["one"])];
+    assert_eq!(claimed(store, again(1, 4)).await, []);
+    store.submit(NOW, SubmitBatch::of(two)).await.unwrap();
+    assert_eq!(claimed(store, again(1, 4)).await, [3], "there is one place");
+    let many = SubmitBatch::of((5..105).map(job).collect());
+    assert_eq!(claimed(store, again(1, 4)).await, []);
+    store.submit(NOW, many).await.unwrap();
+    assert_eq!(claimed(other, ClaimRequest::new(worker(2), 200)).await.len(), 100);
+}
+
 /// The tests of this file on two handles of a queue, of which `$pair` makes a new one each time with whatever it needs.
 #[macro_export]
 macro_rules! ahead_suite {
@@ -168,6 +229,9 @@ macro_rules! ahead_suite {
             nobody_is_given_more_than_was_asked_for,
             what_goes_back_has_used_nothing,
             a_store_that_is_closed_hands_it_back,
+            a_job_is_claimed_along_with_its_submission,
+            what_was_claimed_along_goes_back,
+            nothing_else_is_claimed_along,
         );
     };
     ($pair:expr; $($name:ident,)*) => {

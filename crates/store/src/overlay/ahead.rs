@@ -2,10 +2,11 @@
 //! same words ([`ClaimRequest::again`]). So the writer, which hears of the news first, does not wait to be asked: the time in
 //! which the engine wakes up and asks is that in which the claim is written.
 //!
+//! A daemon that is given a few jobs itself claims them along with their submission, in the same commit.
+//!
 //! A claim is made ahead once for each one that was asked for and found too little. What nobody comes for is handed back,
 //! and has never begun.
 
-use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use super::{Backend, Foresight};
 use crate::{ClaimRequest, Claimed, Finish, Outcome, Result, StoreError};
 
 /// Jobs that are claimed ahead at the most: no more are told of at a time.
-const MOST: usize = 16;
+pub(super) const MOST: usize = 16;
 /// How long they wait to be asked for.
 const KEPT: Duration = Duration::from_millis(50);
 
@@ -25,6 +26,9 @@ const KEPT: Duration = Duration::from_millis(50);
 pub(super) struct Ahead {
     request: ClaimRequest,
     claimed: Claimed,
+    /// The store's clock when it was decided.
+    now: Timestamp,
+    decided: Instant,
     since: Instant,
 }
 
@@ -46,9 +50,9 @@ impl Ahead {
             && self.claimed.jobs.len() <= request.max
     }
 
-    /// The answer to whoever asks.
-    pub fn claimed(self) -> Box<dyn Any + Send> {
-        Box::new(self.claimed)
+    /// The answer to whoever asks, and the store's clock.
+    pub fn answer(self) -> (Claimed, Timestamp) {
+        (self.claimed, self.now.plus(self.decided.elapsed()))
     }
 
     /// Hands them back.
@@ -61,10 +65,16 @@ impl Ahead {
 /// Where a claim that was made ahead is put down.
 pub(super) type Place = Arc<Mutex<Option<Ahead>>>;
 
+/// Takes what was claimed ahead for whoever asks in these words.
+pub(super) fn take(place: &Place, request: &ClaimRequest) -> Option<Ahead> {
+    let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+    place.take_if(|ahead| ahead.is_for(request))
+}
+
 /// A claim that nobody has asked for yet.
 pub(super) struct ClaimAhead {
     request: ClaimRequest,
-    claimed: Option<Claimed>,
+    claimed: Option<(Claimed, Timestamp, Instant)>,
     place: Place,
 }
 
@@ -81,14 +91,18 @@ impl ClaimAhead {
 
 impl<B: Backend> Work<B> for ClaimAhead {
     fn run(&mut self, machine: &mut Workshop<B>, now: Timestamp) -> Result<()> {
-        self.claimed = Some(machine.claim(now, &self.request)?);
+        let decided = Instant::now();
+        self.claimed = Some((machine.claim(now, &self.request)?, now, decided));
         Ok(())
     }
 
     fn answer(self: Box<Self>, failed: Option<StoreError>) {
         let Self { request, claimed, place } = *self;
-        if let Some(claimed) = claimed.filter(|found| failed.is_none() && !found.jobs.is_empty()) {
-            let ahead = Ahead { request, claimed, since: Instant::now() };
+        if let Some((claimed, now, decided)) = claimed
+            && failed.is_none()
+            && !claimed.jobs.is_empty()
+        {
+            let ahead = Ahead { request, claimed, now, decided, since: Instant::now() };
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
         }
     }

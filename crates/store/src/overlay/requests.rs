@@ -11,13 +11,14 @@ use runcue_core::Timestamp;
 use tokio::sync::{oneshot, watch};
 
 use super::Backend;
+use super::ahead::{self, Place};
 use super::cache::{Foresight, Overlay};
 use super::door::Door;
 use super::news::{News, Poke};
 use super::told::Messages;
 use super::writer::{Settings, Worker};
 use crate::machine::Machine;
-use crate::{Result, StoreError};
+use crate::{ClaimRequest, Claimed, Result, StoreError};
 
 /// An answer, and the instant at which the store holds it to have happened.
 #[derive(Debug)]
@@ -159,6 +160,7 @@ fn taking_over<B: Backend>(door: &Arc<Door<B>>, messages: &Messages, here: bool)
 pub struct Writer<B> {
     door: Arc<Door<B>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    ahead: Place,
     news: News,
     trouble: watch::Receiver<Option<String>>,
     patience: Duration,
@@ -173,12 +175,13 @@ impl<B: Backend> Writer<B> {
         let messages = Messages::default();
         let take_over = taking_over(&door, &messages, settings.listens_apart);
         let news = News::new(messages, admission(&door, patience), take_over);
-        let worker = Worker::new(backend, settings, &door, news.clone(), tell);
+        let ahead = Place::default();
+        let worker = Worker::new(backend, settings, &door, news.clone(), tell, &ahead);
         door.put_down(Box::new(worker), false);
         let own = Arc::clone(&door);
         let thread =
             std::thread::Builder::new().name("runcue-writer".into()).spawn(move || work(&own))?;
-        Ok(Self { door, thread: Mutex::new(Some(thread)), news, trouble, patience })
+        Ok(Self { door, thread: Mutex::new(Some(thread)), ahead, news, trouble, patience })
     }
 
     /// Runs an operation in the next turn and answers when that is written. It may be run several times;
@@ -194,6 +197,17 @@ impl<B: Backend> Writer<B> {
         let until = Instant::now() + self.patience;
         self.send(Request { now, until, foresight, work })?;
         answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// What was claimed ahead for whoever asks in these words, without waking anybody for it.
+    pub fn claimed_ahead(&self, request: &ClaimRequest) -> Option<Answered<Claimed>> {
+        if !request.again {
+            return None;
+        }
+        let (value, now) = ahead::take(&self.ahead, request)?.answer();
+        // More may have come since that was claimed, and whoever asks has heard of it before it asked.
+        self.news.wake();
+        Some(Answered { value, now })
     }
 
     /// What is known of changes.

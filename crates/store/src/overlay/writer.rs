@@ -150,8 +150,9 @@ pub(super) struct Worker<B> {
     coming_back: Vain,
     /// Whether everything since the last turn was begun, or before, came from here or was told.
     fresh: bool,
-    /// Whether there was a commit that nobody in this process was told of.
+    /// Whether there was a commit that nobody in this process was told of, and whether there is news in it.
     untold: bool,
+    has_news: bool,
     /// Whether something was told since the last turn was decided.
     told: bool,
     /// Whether the queue was asked for its secret.
@@ -185,6 +186,7 @@ impl<B: Backend> Worker<B> {
         door: &Arc<Door<B>>,
         news: News,
         trouble: watch::Sender<Option<String>>,
+        ahead: &Place,
     ) -> Self {
         Self {
             door: Arc::downgrade(door),
@@ -208,6 +210,7 @@ impl<B: Backend> Worker<B> {
             coming_back: Vain::default(),
             fresh: false,
             untold: false,
+            has_news: false,
             told: false,
             voiced: false,
             doubt: 0,
@@ -220,7 +223,7 @@ impl<B: Backend> Worker<B> {
             retry_at: None,
             alone: 0,
             wanted_alone: ALONE,
-            ahead: Place::default(),
+            ahead: Arc::clone(ahead),
             known: Vec::new(),
             news,
             trouble,
@@ -264,6 +267,7 @@ impl<B: Backend> Worker<B> {
         self.await_company();
         let mut turn = VecDeque::new();
         self.fill(&mut turn);
+        self.claim_along(&mut turn);
         self.take_turn(&mut turn);
         self.known.clear();
         self.ended_at = Some(Instant::now());
@@ -699,21 +703,24 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// The version moves before the answers are given, so that whoever has one also sees that it moved. But where there is no
-    /// news in it, as in a claim, those who wait for the answers are woken before those who wait for changes.
+    /// The version moves before the answers are given, so that whoever has one also sees that it moved.
     fn tell_news(&mut self, writes: &WriteSet) {
         self.news.seen.fetch_max(writes.follows + 1, Ordering::AcqRel);
-        if writes.news {
-            self.news.wake();
-        } else {
-            self.news.move_on();
-            self.untold = true;
-        }
+        self.news.move_on();
+        (self.untold, self.has_news) = (true, writes.news);
     }
 
-    /// Answers requests whose turn is written.
+    /// Answers requests whose turn is written. Where there is no news in it, as in a claim, those who wait for the answers
+    /// are woken before those who wait for changes. If there is, whoever asks for what was claimed along finds it.
     fn answer(&mut self, turn: &mut VecDeque<Request<B>>) {
         self.well();
+        if let Some(ahead) = turn.pop_back_if(|request| request.work.is_ahead()) {
+            ahead.work.answer(None);
+        }
+        if std::mem::take(&mut self.has_news) {
+            self.untold = false;
+            self.news.wake_late();
+        }
         turn.drain(..).for_each(|request| request.work.answer(None));
         // Whoever comes for what was claimed ahead goes before them, too, and is probably there.
         if self.untold && self.ahead().is_none() {

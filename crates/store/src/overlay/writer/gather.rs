@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use runcue_core::Timestamp;
 
-use super::super::ahead::{Ahead, ClaimAhead};
+use super::super::ahead::{self, Ahead, ClaimAhead};
 use super::super::door::Next;
 use super::super::requests::{Message, Request, Work};
 use super::super::{Backend, Foresight};
 use super::keeping::FOLLOWED;
 use super::{Gathered, LARGE, Vain, Worker};
+use crate::ClaimRequest;
 
 /// Requests in one turn at the most, so that no caller waits long for the first of many.
 pub(super) const TOGETHER: usize = 256;
@@ -124,9 +125,9 @@ impl<B: Backend> Worker<B> {
     /// Whoever asks for what was claimed ahead has it at once, and may ask again for more. Others wait for the next turn.
     fn take_request(&mut self, request: Request<B>) {
         let asked = request.foresight.asked.as_ref();
-        let ahead = asked.and_then(|asked| self.ahead().take_if(|ahead| ahead.is_for(asked)));
-        if let Some(ahead) = ahead {
-            request.work.give(ahead.claimed(), self.clock.now());
+        if let Some(ahead) = asked.and_then(|asked| ahead::take(&self.ahead, asked)) {
+            let (claimed, now) = ahead.answer();
+            request.work.give(Box::new(claimed), now);
             // More may have come since that was claimed, and whoever asks has heard of it before it asked.
             self.untold = false;
             self.news.wake();
@@ -150,9 +151,27 @@ impl<B: Backend> Worker<B> {
             return;
         }
         let Some(request) = self.machine.tables().awaited.take() else { return };
+        self.waiting.push_back(self.claim_for(request));
+    }
+
+    /// A few jobs that are submitted to a daemon whose engine waits for some are claimed for it in the same commit.
+    pub(super) fn claim_along(&mut self, turn: &mut VecDeque<Request<B>>) {
+        let brings_few = |request: &Request<B>| {
+            let batch = request.foresight.batch.as_ref();
+            batch.is_some_and(|batch| batch.jobs.len() <= ahead::MOST)
+        };
+        let claims = |request: &Request<B>| request.foresight.claim > 0 || request.work.is_ahead();
+        let can = turn.iter().any(brings_few) && !turn.iter().chain(&self.waiting).any(claims);
+        if !can || self.settings.callers_clock || self.ahead().is_some() {
+            return;
+        }
+        let Some(request) = self.machine.tables().awaited.take() else { return };
+        turn.push_back(self.claim_for(request));
+    }
+
+    fn claim_for(&self, request: ClaimRequest) -> Request<B> {
         let claim = ClaimAhead::new(request, &self.ahead);
-        let foresight = claim.foresight();
-        self.waiting.push_back(self.own_request(foresight, Box::new(claim)));
+        self.own_request(claim.foresight(), Box::new(claim))
     }
 
     /// What was claimed ahead and nobody has asked for goes back.
