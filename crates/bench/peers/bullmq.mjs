@@ -1,9 +1,10 @@
 // BullMQ on a Redis server: bulk add, drain of a task that does nothing, time from add to start.
 // Arguments: address, number of jobs. Prints a line of JSON with the rates, and then one with a time for each line it is
-// given, until there are no more.
+// given, until there are no more: "in one process", or "in another process", which is this script again.
 //
 // Tuned as its documentation says: addBulk, a high concurrency, completed jobs removed at once. Several settings
 // are tried and the best is kept.
+import { fork } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { Queue, Worker } from "bullmq";
@@ -51,25 +52,37 @@ async function drain(queue, setting) {
   return rate;
 }
 
-async function latency(queue) {
-  let started;
-  const worker = new Worker(queue.name, async () => started(performance.now()), {
+// The clock that all processes of a machine share, in milliseconds.
+const now = () => Number(process.hrtime.bigint()) / 1e6;
+
+async function starting(name, say) {
+  const worker = new Worker(name, async () => say(now()), {
     connection: connect(),
     concurrency: 8,
     removeOnComplete: { count: 0 },
   });
   await worker.waitUntilReady();
   await new Promise((resolve) => setTimeout(resolve, 500));
+  return worker;
+}
+
+async function latency(queue, heard) {
   const times = [];
   for (let n = 0; n < 300; n++) {
-    const start = new Promise((resolve) => (started = resolve));
-    const begin = performance.now();
+    const start = heard();
+    const begin = now();
     await queue.add("noop", params, opts);
     times.push((await start) - begin);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
-  await worker.close();
   return times.sort((a, b) => a - b)[Math.floor((times.length - 1) / 2)];
+}
+
+if (text === "run jobs") {
+  process.on("disconnect", () => process.exit(0));
+  await starting("bench-another", (at) => process.send(at));
+  process.send(0);
+  await new Promise(() => {});
 }
 
 const settings = [
@@ -93,10 +106,28 @@ for (const [place, setting] of settings.entries()) {
   await queue.close();
 }
 console.log(JSON.stringify({ version, add, drain: best, chosen }));
-for await (const _ of createInterface({ input: process.stdin })) {
-  const queue = new Queue("bench-latency", { connection: connect() });
-  const waits = await latency(queue);
+let started;
+const heard = () => new Promise((resolve) => (started = resolve));
+let other;
+const warm = new Set();
+for await (const between of createInterface({ input: process.stdin })) {
+  const apart = between === "in another process";
+  const queue = new Queue(apart ? "bench-another" : "bench-one", { connection: connect() });
+  let worker;
+  if (!apart) {
+    worker = await starting(queue.name, (at) => started(at));
+  } else if (!other) {
+    const begun = heard();
+    other = fork(process.argv[1], [url, "run jobs"]);
+    other.on("message", (at) => started(at));
+    await begun;
+  }
+  if (!warm.has(between)) await latency(queue, heard);
+  warm.add(between);
+  const waits = await latency(queue, heard);
+  await worker?.close();
   await queue.close();
   console.log(JSON.stringify({ latency: waits }));
 }
+other?.disconnect();
 process.exit(0);

@@ -16,6 +16,7 @@ mod postgres;
 mod process;
 mod redis;
 mod servers;
+mod starts;
 mod stores;
 mod table;
 
@@ -61,6 +62,11 @@ fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words == [http::RAW] {
         return tokio::runtime::Runtime::new()?.block_on(http::serve_raw());
+    }
+    if let [word, url] = &words[..]
+        && word == starts::SERVE
+    {
+        return tokio::runtime::Runtime::new()?.block_on(starts::serve(url));
     }
     let has = |flag: &str| words.iter().any(|word| word == flag);
     let wanted = Wanted { quick: has("--quick"), peers: has("--peers") };

@@ -46,9 +46,12 @@ impl Server for Honest {
         "PostgreSQL, fsync on, synchronous_commit on".to_owned()
     }
 
+    fn url(&self, queue: &str) -> String {
+        format!("{}?schema={queue}", self.server.url())
+    }
+
     fn open(&self, queue: &str) -> Result<Arc<dyn Store>> {
-        let url = format!("{}?schema={queue}", self.server.url());
-        Ok(Arc::new(runcue_store_postgres::open_url(&url)?))
+        Ok(Arc::new(runcue_store_postgres::open_url(&self.url(queue))?))
     }
 
     fn clear(&self, queue: &str) -> Result<()> {

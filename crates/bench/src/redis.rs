@@ -45,9 +45,12 @@ impl Server for Honest {
         "Redis, appendfsync everysec".to_owned()
     }
 
+    fn url(&self, queue: &str) -> String {
+        format!("{}?prefix={queue}", self.server.url())
+    }
+
     fn open(&self, queue: &str) -> Result<Arc<dyn Store>> {
-        let url = format!("{}?prefix={queue}", self.server.url());
-        Ok(Arc::new(runcue_store_redis::open_url(&url)?))
+        Ok(Arc::new(runcue_store_redis::open_url(&self.url(queue))?))
     }
 
     fn clear(&self, _queue: &str) -> Result<()> {

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use runcue_core::{JobId, JobSpec, QueueSpec, TaskName};
 use runcue_engine::{Cue, Task};
 use runcue_store::{Store, SubmitBatch};
 
+use crate::starts;
 use crate::stores::{CLAIM, Jobs, drain_by, per_second, submit};
 use crate::table::Line;
 
@@ -27,6 +28,9 @@ const SLOTS: [usize; 3] = [256, 1024, 2048];
 pub trait Server {
     /// Its name and settings, as they stand in the table.
     fn mode(&self) -> String;
+
+    /// The address of a queue.
+    fn url(&self, queue: &str) -> String;
 
     /// A handle of its own on a queue, which is made if it is not there.
     fn open(&self, queue: &str) -> Result<Arc<dyn Store>>;
@@ -89,7 +93,7 @@ pub async fn measure(
     lines.push(Line::rate(&what, &mode, engine, raw.drain, 0.5));
     several_daemons(server, slots, count * LONGER, lines).await?;
     eprintln!("  {mode}: time to start …");
-    latency(server, count / 50, lines).await?;
+    starts::measure(server, count / 50, lines).await?;
     eprintln!("  {mode}: limits …");
     limits(server, count, lines).await?;
     Ok(Ours { submit: best.submit, engine })
@@ -287,44 +291,6 @@ impl Fleet {
         }
         Ok(())
     }
-}
-
-/// From the call of submit on one handle to the first line of the handler in an engine on another, which was
-/// waiting for news. Answers the median in milliseconds.
-pub async fn latency(server: &dyn Server, count: usize, lines: &mut Vec<Line>) -> Result<f64> {
-    let (start, mut started) = tokio::sync::mpsc::unbounded_channel();
-    let task = Task::new("noop")?.handler(move |_| {
-        // Nobody listens any more when the last one was heard of.
-        let _ = start.send(Instant::now());
-        async { Ok(()) }
-    });
-    let cue = Cue::builder_on(server.open("latency")?).slots(8).task(task).build().await?;
-    cue.start();
-    let store = server.open("latency")?;
-    let mut jobs = Jobs::new(0, 0)?;
-    let mut times = Vec::with_capacity(count);
-    for _ in 0..count {
-        let batch = jobs.take(1)?;
-        let begin = Instant::now();
-        store.submit(crate::now(), SubmitBatch::of(batch)).await?;
-        let at = started.recv().await.context("the handler did not run")?;
-        times.push(at.duration_since(begin));
-        // As the peers do: the last job is over and done with before the next one comes.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    cue.stop().await?;
-    store.close().await?;
-    drop(store);
-    server.clear("latency")?;
-    times.sort();
-    let percentile = |p: usize| times[(times.len() - 1) * p / 100].as_secs_f64() * 1e3;
-    let mode = server.mode();
-    for (name, p) in [("p50", 50), ("p99", 99)] {
-        let what = format!("submit to handler start in another daemon, {name}");
-        let time = percentile(p);
-        lines.push(Line::figure(&what, &mode, format!("{time:.2} ms"), "–", None));
-    }
-    Ok(percentile(50))
 }
 
 /// What 100 active limits cost.
