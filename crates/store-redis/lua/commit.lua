@@ -3,8 +3,8 @@
 -- numbers, what others must know, what wakes them or nothing, '1' if more is staged, ids of new jobs,
 -- changes to carry out, how long the turn lasts from here on in ms or nothing if it ends. Ids and changes are
 -- packed.
--- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', '1' if the turn goes on, '1' if it does and somebody
--- with little to do waits for it, how many with much to do wait}.
+-- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', '0' if the turn is over} or {'done', '1',
+-- '1' if somebody with little to do waits for it, how many with much to do wait}.
 
 local meta = call('HMGET', KEYS[1], 'schema', 'revision', 'pending')
 if meta[1] and tonumber(meta[1]) > tonumber(ARGV[1]) then
@@ -55,5 +55,7 @@ if ARGV[8] ~= '' then
     -- Whoever may not publish is still heard of by those who poll.
     redis.pcall('PUBLISH', prefix .. 'news', ARGV[8])
 end
-local first, line = call('EXISTS', prefix .. 'first'), call('LLEN', prefix .. 'line')
-return {'done', kept, tostring(kept == '1' and first), tostring(line)}
+if kept == '0' then
+    return {'done', kept}
+end
+return {'done', kept, tostring(call('EXISTS', prefix .. 'first')), tostring(call('LLEN', prefix .. 'line'))}
