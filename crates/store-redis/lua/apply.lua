@@ -14,6 +14,8 @@ end
 local left = call('LLEN', staged)
 if left == 0 then
     call('HDEL', KEYS[1], 'pending')
-    redis.pcall('PUBLISH', prefix .. 'news', call('HGET', KEYS[1], 'revision'))
+    local revision = call('HGET', KEYS[1], 'revision')
+    redis.pcall('PUBLISH', prefix .. 'news:behind', revision)
+    redis.pcall('PUBLISH', prefix .. 'news', revision)
 end
 return left

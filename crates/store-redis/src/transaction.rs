@@ -14,6 +14,7 @@ use crate::pack::Changes;
 use crate::reading::Reading;
 use crate::script::Script;
 use crate::value::{item, items, parse, text};
+use crate::watcher;
 
 /// What the server said right after the connection began to watch.
 #[derive(Debug, PartialEq, Eq)]
@@ -135,7 +136,9 @@ impl Transaction<'_> {
             link.queue_script(&mut batch, Script::Abandon, &[word.as_bytes()]);
         }
         if let Some(news) = self.news {
-            link.queue(&mut batch, "PUBLISH", "news", &[news.as_bytes()]);
+            for channel in [watcher::BEHIND, watcher::FIRST] {
+                link.queue(&mut batch, "PUBLISH", channel, &[news.as_bytes()]);
+            }
         }
         Watch::queue(link, &mut batch);
         let watched = batch.len();

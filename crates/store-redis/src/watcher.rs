@@ -1,5 +1,8 @@
-//! News from other daemons: a thread that is subscribed to the queue's channel, and looks at the revision once
+//! News from other daemons: a thread that is subscribed to a channel of the queue, and looks at the revision once
 //! a second besides, because news may get lost.
+//!
+//! There are two channels with the same news, because the server writes to one subscriber after the other, and what it has
+//! woken is in the way of what it wakes next. Whoever runs jobs is told before whoever only keeps up in order to submit some.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +14,10 @@ use runcue_store::overlay::News;
 use crate::connection::Options;
 use crate::value::parse;
 
+/// For those who wait for jobs.
+pub const FIRST: &str = "news";
+/// For those who only keep up with the others.
+pub const BEHIND: &str = "news:behind";
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the thread may take to notice that it is to stop.
@@ -68,16 +75,23 @@ impl Drop for Watcher {
 
 /// Listens until the connection ends.
 fn listen(options: &Options, stop: &AtomicBool, news: &News) -> runcue_store::Result<()> {
-    let channel = options.keys.key("news");
+    let (first, behind) = (options.keys.key(FIRST), options.keys.key(BEHIND));
     let mut looks = options.connect()?;
     let explain = |error| crate::failure::explain(&options.place, &error);
     let mut connection = options.connect()?.into_connection();
     connection.set_read_timeout(Some(NOTICE)).map_err(explain)?;
     let mut subscription = connection.as_pubsub();
     // A user who may not subscribe hears of everything by looking.
-    let subscribed = subscription.subscribe(&channel).is_ok();
+    let mut is_first = news.is_awaited();
+    let subscribed = subscription.subscribe(if is_first { &first } else { &behind }).is_ok();
     let mut quiet = options.look;
     while !stop.load(Ordering::Acquire) {
+        if subscribed && !is_first && news.is_awaited() {
+            // What is heard on both until then is known the second time.
+            is_first = true;
+            subscription.subscribe(&first).map_err(explain)?;
+            subscription.unsubscribe(&behind).map_err(explain)?;
+        }
         if quiet >= options.look {
             quiet = Duration::ZERO;
             let revision = looks.command("HGET", "meta", &[b"revision"])?;

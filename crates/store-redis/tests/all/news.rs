@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runcue_store::{Store, SubmitBatch};
+use runcue_store::{ClaimRequest, Store, SubmitBatch};
 use runcue_store_redis::{Options, RedisStore};
-use runcue_store_suite::scene::{BEGINNING, job};
+use runcue_store_suite::scene::{BEGINNING, job, worker};
 use runcue_test_servers::Redis;
 
 /// What has not come by then does not come.
@@ -35,6 +35,56 @@ async fn what_the_server_tells_is_enough() {
     let other = never(&server.url());
     for n in 1..=5 {
         hears(&one, &other, n).await;
+    }
+}
+
+/// How many are told before the others, and how many behind them.
+fn listeners(server: &Redis) -> [usize; 2] {
+    ["runcue:{default}:news", "runcue:{default}:news:behind"].map(|channel| {
+        let count = "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]";
+        let said = server.command(&["EVAL", count, "0", channel]).unwrap();
+        said.trim_start_matches(':').parse().unwrap()
+    })
+}
+
+async fn until_there_are(server: &Redis, wanted: [usize; 2]) {
+    let look = async {
+        while listeners(server) != wanted {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let came = tokio::time::timeout(BOUND, look).await;
+    assert!(came.is_ok(), "{:?} instead of {wanted:?}", listeners(server));
+}
+
+/// Whoever waits for jobs is told before whoever only submits some. All are told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_wait_for_jobs_are_told_first() {
+    let server = Redis::settings().start().unwrap();
+    let one = Arc::new(never(&server.url()));
+    let other = never(&server.url());
+    hears(&one, &other, 1).await;
+    until_there_are(&server, [0, 1]).await;
+    let waits = ClaimRequest { again: true, ..ClaimRequest::new(worker(1), 4) };
+    assert_eq!(one.claim(BEGINNING, waits.clone()).await.unwrap().jobs.len(), 1);
+    until_there_are(&server, [1, 0]).await;
+    hears(&one, &other, 2).await;
+    hears_of_many(&one, &other, 1000).await;
+    let late = Arc::new(never(&server.url()));
+    hears(&late, &other, 3).await;
+    until_there_are(&server, [1, 1]).await;
+    hears_of_many(&late, &other, 3000).await;
+}
+
+/// The same of so many jobs that they go as a transaction, at the latest the second time.
+async fn hears_of_many(one: &Arc<RedisStore>, other: &RedisStore, from: u128) {
+    for from in [from, from + 1000] {
+        let version = one.changed(0).await;
+        let listener = Arc::clone(one);
+        let heard = tokio::spawn(async move { listener.changed(version).await });
+        let many = SubmitBatch::of((from..from + 300).map(job).collect());
+        other.submit(BEGINNING, many).await.unwrap();
+        tokio::time::timeout(BOUND, heard).await.expect("nothing was heard").unwrap();
     }
 }
 

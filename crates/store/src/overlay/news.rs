@@ -2,7 +2,7 @@
 //! server call it; whoever waits for news is woken by it, and the writer looks at what was told.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
@@ -17,6 +17,8 @@ pub struct News {
     pub(super) seen: Arc<AtomicU64>,
     /// What others have told with it.
     pub(super) messages: Messages,
+    /// Whether somebody waits for jobs, or news are only kept up with.
+    awaited: Arc<AtomicBool>,
     admit: Poke,
     take_over: Poke,
 }
@@ -34,7 +36,18 @@ impl News {
     pub(super) fn new(messages: Messages, admit: Poke, take_over: Poke) -> Self {
         let (heard, seen) = (Arc::default(), Arc::default());
         let version = Arc::new(watch::Sender::new(1));
-        Self { version, heard, seen, messages, admit, take_over }
+        let awaited = Arc::default();
+        Self { version, heard, seen, messages, awaited, admit, take_over }
+    }
+
+    /// From here on somebody waits for jobs.
+    pub(super) fn be_awaited(&self) {
+        self.awaited.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody does: then it is worth hearing of them before those who only keep up.
+    pub fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed)
     }
 
     /// A commit with news says so ([`WriteSet::message`](super::WriteSet::message)).

@@ -162,6 +162,9 @@ impl<B: Backend, R: Reader> Store for ServerStore<B, R> {
     }
 
     async fn claim(&self, now: Timestamp, request: ClaimRequest) -> Result<Claimed> {
+        if request.again {
+            self.writer.news().be_awaited();
+        }
         let mut answered = match self.writer.claimed_ahead(&request) {
             Some(answered) => answered,
             None => {
