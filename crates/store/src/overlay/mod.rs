@@ -31,7 +31,8 @@
 //! **Told changes.** A small commit with news says in its message what it has changed. Whoever was up to date takes that
 //! over and need not begin a turn to know it (`told.rs`).
 //!
-//! **Claims ahead.** A daemon with nothing else to do that was told of jobs claims them before its engine asks (`ahead.rs`).
+//! **Claims ahead.** A daemon with nothing else to do that was told of jobs claims them before its engine asks (`ahead.rs`);
+//! if it is the one they are submitted to, in the same commit.
 //!
 //! **Lost replies.** A commit has an id of its own, which is stored with its revision. When its reply is lost,
 //! [`Backend::settle`] says whether it went through, and makes sure that it never will if it did not.
