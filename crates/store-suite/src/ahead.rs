@@ -192,7 +192,8 @@ pub async fn what_was_claimed_along_goes_back(other: &dyn Store, store: &dyn Sto
     assert_eq!(claimed_along(store, other, 2).await, None, "one claim for each that was asked for");
     let job = once(other, 1, StateWord::Queued).await;
     assert_eq!((job.life.attempt, job.life.crashes), (0, 0));
-    assert_eq!(claimed(other, ClaimRequest::new(worker(2), 4)).await, [1, 2]);
+    assert_eq!(claimed_along(store, other, 3).await, None, "nobody has asked since");
+    assert_eq!(claimed(other, ClaimRequest::new(worker(2), 4)).await, [1, 2, 3]);
 }
 
 /// Nothing is claimed for whoever does not wait, nor of many jobs, nor against a limit.
