@@ -38,6 +38,16 @@ async fn what_the_server_tells_is_enough() {
     }
 }
 
+/// Whoever waits on the handle that a job is submitted to hears of it as well: the server's message says nothing new there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_wait_on_the_same_handle_are_woken() {
+    let server = Redis::settings().start().unwrap();
+    let one = Arc::new(never(&server.url()));
+    for n in 1..=5 {
+        hears(&one, &one, n).await;
+    }
+}
+
 /// How many are told before the others, and how many behind them.
 fn listeners(server: &Redis) -> [usize; 2] {
     ["runcue:{default}:news", "runcue:{default}:news:behind"].map(|channel| {
