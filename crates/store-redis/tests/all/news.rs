@@ -38,7 +38,7 @@ async fn what_the_server_tells_is_enough() {
     }
 }
 
-/// Whoever waits on the handle that a job is submitted to hears of it as well: the server's message says nothing new there.
+/// Whoever waits on the handle that a job is submitted to hears of it as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_wait_on_the_same_handle_are_woken() {
     let server = Redis::settings().start().unwrap();
