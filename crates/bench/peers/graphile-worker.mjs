@@ -147,8 +147,7 @@ for await (const between of createInterface({ input: process.stdin })) {
   }
   let waits;
   if (between === "in another process") {
-    const first = !other;
-    if (first) {
+    if (!other) {
       const begun = heard();
       other = fork(process.argv[1], [url, "run jobs", JSON.stringify(quickest)]);
       other.on("message", (at) => started(at));

@@ -14,8 +14,6 @@ end
 local left = call('LLEN', staged)
 if left == 0 then
     call('HDEL', KEYS[1], 'pending')
-    local revision = call('HGET', KEYS[1], 'revision')
-    redis.pcall('PUBLISH', prefix .. 'news:behind', revision)
-    redis.pcall('PUBLISH', prefix .. 'news', revision)
+    tell(call('HGET', KEYS[1], 'revision'))
 end
 return left

@@ -52,9 +52,7 @@ elseif holder then
     pass_on(prefix)
 end
 if ARGV[8] ~= '' then
-    -- Whoever may not publish is still heard of by those who poll. The server writes to the latest channel first.
-    redis.pcall('PUBLISH', prefix .. 'news:behind', ARGV[8])
-    redis.pcall('PUBLISH', prefix .. 'news', ARGV[8])
+    tell(ARGV[8])
 end
 if kept == '0' then
     return {'done', kept}

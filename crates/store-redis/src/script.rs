@@ -31,11 +31,12 @@ struct Loaded {
 static LOADED: LazyLock<[Loaded; 8]> = LazyLock::new(|| {
     let carry_out = include_str!("../lua/carry_out.lua");
     let pass_on = include_str!("../lua/pass_on.lua");
+    let tell = include_str!("../lua/tell.lua");
     [
         include_str!("../lua/begin.lua").to_owned(),
-        [carry_out, pass_on, include_str!("../lua/commit.lua")].join("\n"),
+        [carry_out, pass_on, tell, include_str!("../lua/commit.lua")].join("\n"),
         include_str!("../lua/stage.lua").to_owned(),
-        [carry_out, include_str!("../lua/apply.lua")].join("\n"),
+        [carry_out, tell, include_str!("../lua/apply.lua")].join("\n"),
         [pass_on, include_str!("../lua/settle.lua")].join("\n"),
         [pass_on, include_str!("../lua/abandon.lua")].join("\n"),
         include_str!("../lua/ask.lua").to_owned(),

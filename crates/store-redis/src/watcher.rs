@@ -14,7 +14,7 @@ use runcue_store::overlay::News;
 use crate::connection::Options;
 use crate::value::parse;
 
-/// For those who wait for jobs.
+/// For those who wait for jobs. Scripts have both names in `tell.lua`.
 pub const FIRST: &str = "news";
 /// For those who only keep up with the others.
 pub const BEHIND: &str = "news:behind";
@@ -81,8 +81,8 @@ fn listen(options: &Options, stop: &AtomicBool, news: &News) -> runcue_store::Re
     let mut connection = options.connect()?.into_connection();
     connection.set_read_timeout(Some(NOTICE)).map_err(explain)?;
     let mut subscription = connection.as_pubsub();
-    // A user who may not subscribe hears of everything by looking.
     let mut is_first = news.is_awaited();
+    // A user who may not subscribe hears of everything by looking.
     let subscribed = subscription.subscribe(if is_first { &first } else { &behind }).is_ok();
     let mut quiet = options.look;
     while !stop.load(Ordering::Acquire) {

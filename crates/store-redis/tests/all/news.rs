@@ -1,6 +1,7 @@
 //! What the server tells at once is enough to hear of others, also when nobody ever looks. That looking is enough
 //! where nothing may be told is a test of [`super::refusals`].
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +21,20 @@ fn never(url: &str) -> RedisStore {
 
 /// Waits until a store hears that another has submitted a job.
 async fn hears(one: &Arc<RedisStore>, other: &RedisStore, n: u128) {
+    hears_of(one, other, n..n + 1).await;
+}
+
+/// The same of so many jobs that they go as a transaction, at the latest the second time.
+async fn hears_of_many(one: &Arc<RedisStore>, other: &RedisStore, from: u128) {
+    hears_of(one, other, from..from + 300).await;
+    hears_of(one, other, from + 300..from + 600).await;
+}
+
+async fn hears_of(one: &Arc<RedisStore>, other: &RedisStore, jobs: Range<u128>) {
     let version = one.changed(0).await;
     let listener = Arc::clone(one);
     let heard = tokio::spawn(async move { listener.changed(version).await });
-    other.submit(BEGINNING, SubmitBatch::of(vec![job(n)])).await.unwrap();
+    other.submit(BEGINNING, SubmitBatch::of(jobs.map(job).collect())).await.unwrap();
     let later = tokio::time::timeout(BOUND, heard).await.expect("nothing was heard").unwrap();
     assert!(later > version);
 }
@@ -38,12 +49,14 @@ async fn what_the_server_tells_is_enough() {
     }
 }
 
-/// Whoever waits on the handle that a job is submitted to hears of it as well.
+/// Whoever waits on the handle that a job is submitted to is woken by that, and needs no message of the server's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_wait_on_the_same_handle_are_woken() {
     let server = Redis::settings().start().unwrap();
-    let one = Arc::new(never(&server.url()));
-    for n in 1..=5 {
+    let words = ["ACL", "SETUSER", "me", "reset", "on", ">pass", "~*", "resetchannels", "+@all"];
+    assert_eq!(server.command(&words).unwrap(), "+OK");
+    let one = Arc::new(never(&server.url().replace("redis://", "redis://me:pass@")));
+    for n in 1..=10 {
         hears(&one, &one, n).await;
     }
 }
@@ -85,18 +98,6 @@ async fn those_who_wait_for_jobs_are_told_first() {
     hears(&late, &other, 3).await;
     until_there_are(&server, [1, 1]).await;
     hears_of_many(&late, &other, 3000).await;
-}
-
-/// The same of so many jobs that they go as a transaction, at the latest the second time.
-async fn hears_of_many(one: &Arc<RedisStore>, other: &RedisStore, from: u128) {
-    for from in [from, from + 1000] {
-        let version = one.changed(0).await;
-        let listener = Arc::clone(one);
-        let heard = tokio::spawn(async move { listener.changed(version).await });
-        let many = SubmitBatch::of((from..from + 300).map(job).collect());
-        other.submit(BEGINNING, many).await.unwrap();
-        tokio::time::timeout(BOUND, heard).await.expect("nothing was heard").unwrap();
-    }
 }
 
 /// What was told while the subscription was away was not heard; the look after it finds it.
