@@ -7,7 +7,7 @@ use runcue_store::overlay::{JobWrite, WriteSet};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::flight::Value;
+use super::flight::{Value, column};
 use super::lease_runs::LeaseRuns;
 use super::ready_runs::{self, Runs};
 use crate::rows::{flags, id_of, outcome, rank_of, signed, small, stage, text};
@@ -210,57 +210,57 @@ impl JobPart {
     pub fn values(&self) -> Vec<Value<'_>> {
         let (n, l, d) = (&self.new, &self.live, &self.done);
         let mut values: Vec<Value<'_>> = vec![
-            (&self.gone_jobs, Type::INT8_ARRAY),
-            (&self.gone_live, Type::INT8_ARRAY),
-            (&self.gone_ready, Type::INT8_ARRAY),
-            (&self.gone_held, Type::INT8_ARRAY),
-            (&self.gone_done, Type::INT8_ARRAY),
+            column(&self.gone_jobs, Type::INT8_ARRAY),
+            column(&self.gone_live, Type::INT8_ARRAY),
+            column(&self.gone_ready, Type::INT8_ARRAY),
+            column(&self.gone_held, Type::INT8_ARRAY),
+            column(&self.gone_done, Type::INT8_ARRAY),
         ];
         values.extend(self.ready.0.values());
         values.extend(self.ready.1.values());
         values.extend::<[Value<'_>; 2]>([
-            (&self.left.0, Type::INT8_ARRAY),
-            (&self.left.1, Type::INT8_ARRAY),
+            column(&self.left.0, Type::INT8_ARRAY),
+            column(&self.left.1, Type::INT8_ARRAY),
         ]);
         values.extend(self.runs.values());
         let columns: [Value<'_>; 37] = [
-            (&n.seq, Type::INT8_ARRAY),
-            (&n.id, Type::UUID_ARRAY),
-            (&n.lane, Type::INT8_ARRAY),
-            (&n.rank, Type::INT8_ARRAY),
-            (&n.created_at, Type::INT8_ARRAY),
-            (&n.spec, Type::TEXT_ARRAY),
-            (&n.plain, Type::BOOL_ARRAY),
-            (&l.is_new, Type::BOOL_ARRAY),
-            (&l.held, Type::INT8_ARRAY),
-            (&l.seq, Type::INT8_ARRAY),
-            (&l.lane, Type::INT8_ARRAY),
-            (&l.rank, Type::INT8_ARRAY),
-            (&l.stage, Type::INT2_ARRAY),
-            (&l.due, Type::INT8_ARRAY),
-            (&l.deadline, Type::INT8_ARRAY),
-            (&l.prerequisites, Type::INT4_ARRAY),
-            (&l.attempt, Type::INT4_ARRAY),
-            (&l.earlier, Type::INT4_ARRAY),
-            (&l.crashes, Type::INT4_ARRAY),
-            (&l.queued_at, Type::INT8_ARRAY),
-            (&l.started_at, Type::INT8_ARRAY),
-            (&l.worker, Type::UUID_ARRAY),
-            (&l.token, Type::INT8_ARRAY),
-            (&l.start_by, Type::INT8_ARRAY),
-            (&l.flags, Type::INT2_ARRAY),
-            (&l.outcome, Type::TEXT_ARRAY),
-            (&d.seq, Type::INT8_ARRAY),
-            (&d.lane, Type::INT8_ARRAY),
-            (&d.stage, Type::INT2_ARRAY),
-            (&d.ended_at, Type::INT8_ARRAY),
-            (&d.attempt, Type::INT4_ARRAY),
-            (&d.earlier, Type::INT4_ARRAY),
-            (&d.crashes, Type::INT4_ARRAY),
-            (&d.queued_at, Type::INT8_ARRAY),
-            (&d.started_at, Type::INT8_ARRAY),
-            (&d.flags, Type::INT2_ARRAY),
-            (&d.outcome, Type::TEXT_ARRAY),
+            column(&n.seq, Type::INT8_ARRAY),
+            column(&n.id, Type::UUID_ARRAY),
+            column(&n.lane, Type::INT8_ARRAY),
+            column(&n.rank, Type::INT8_ARRAY),
+            column(&n.created_at, Type::INT8_ARRAY),
+            column(&n.spec, Type::TEXT_ARRAY),
+            column(&n.plain, Type::BOOL_ARRAY),
+            column(&l.is_new, Type::BOOL_ARRAY),
+            column(&l.held, Type::INT8_ARRAY),
+            column(&l.seq, Type::INT8_ARRAY),
+            column(&l.lane, Type::INT8_ARRAY),
+            column(&l.rank, Type::INT8_ARRAY),
+            column(&l.stage, Type::INT2_ARRAY),
+            column(&l.due, Type::INT8_ARRAY),
+            column(&l.deadline, Type::INT8_ARRAY),
+            column(&l.prerequisites, Type::INT4_ARRAY),
+            column(&l.attempt, Type::INT4_ARRAY),
+            column(&l.earlier, Type::INT4_ARRAY),
+            column(&l.crashes, Type::INT4_ARRAY),
+            column(&l.queued_at, Type::INT8_ARRAY),
+            column(&l.started_at, Type::INT8_ARRAY),
+            column(&l.worker, Type::UUID_ARRAY),
+            column(&l.token, Type::INT8_ARRAY),
+            column(&l.start_by, Type::INT8_ARRAY),
+            column(&l.flags, Type::INT2_ARRAY),
+            column(&l.outcome, Type::TEXT_ARRAY),
+            column(&d.seq, Type::INT8_ARRAY),
+            column(&d.lane, Type::INT8_ARRAY),
+            column(&d.stage, Type::INT2_ARRAY),
+            column(&d.ended_at, Type::INT8_ARRAY),
+            column(&d.attempt, Type::INT4_ARRAY),
+            column(&d.earlier, Type::INT4_ARRAY),
+            column(&d.crashes, Type::INT4_ARRAY),
+            column(&d.queued_at, Type::INT8_ARRAY),
+            column(&d.started_at, Type::INT8_ARRAY),
+            column(&d.flags, Type::INT2_ARRAY),
+            column(&d.outcome, Type::TEXT_ARRAY),
         ];
         values.extend(columns);
         values

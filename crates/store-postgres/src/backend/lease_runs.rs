@@ -8,7 +8,7 @@ use runcue_store::overlay::{JobWrite, WriteSet};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::flight::Value;
+use super::flight::{Value, column};
 use crate::rows::{flags, signed, small, stage};
 
 /// Fewer than this are cheaper with rows of their own.
@@ -69,18 +69,18 @@ impl LeaseRuns {
 
     pub fn values(&self) -> Vec<Value<'_>> {
         vec![
-            (&self.token, Type::INT8_ARRAY),
-            (&self.at, Type::INT4_ARRAY),
-            (&self.jobs, Type::INT4_ARRAY),
-            (&self.low, Type::INT8_ARRAY),
-            (&self.high, Type::INT8_ARRAY),
-            (&self.stage, Type::INT2_ARRAY),
-            (&self.due, Type::INT8_ARRAY),
-            (&self.attempt, Type::INT4_ARRAY),
-            (&self.started_at, Type::INT8_ARRAY),
-            (&self.worker, Type::UUID_ARRAY),
-            (&self.start_by, Type::INT8_ARRAY),
-            (&self.seqs, Type::INT8_ARRAY),
+            column(&self.token, Type::INT8_ARRAY),
+            column(&self.at, Type::INT4_ARRAY),
+            column(&self.jobs, Type::INT4_ARRAY),
+            column(&self.low, Type::INT8_ARRAY),
+            column(&self.high, Type::INT8_ARRAY),
+            column(&self.stage, Type::INT2_ARRAY),
+            column(&self.due, Type::INT8_ARRAY),
+            column(&self.attempt, Type::INT4_ARRAY),
+            column(&self.started_at, Type::INT8_ARRAY),
+            column(&self.worker, Type::UUID_ARRAY),
+            column(&self.start_by, Type::INT8_ARRAY),
+            column(&self.seqs, Type::INT8_ARRAY),
         ]
     }
 }

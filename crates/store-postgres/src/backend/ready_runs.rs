@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use runcue_core::{Job, Seq};
 use tokio_postgres::types::Type;
 
-use super::flight::Value;
+use super::flight::{Value, column};
 use crate::rows::{rank_of, signed};
 
 /// Jobs in a run at the most, as the schema has it, which refuses more.
@@ -57,11 +57,11 @@ impl Runs {
 
     pub fn values(&self) -> [Value<'_>; 5] {
         [
-            (&self.lane, Type::INT8_ARRAY),
-            (&self.rank, Type::INT8_ARRAY),
-            (&self.at, Type::INT4_ARRAY),
-            (&self.jobs, Type::INT4_ARRAY),
-            (&self.seqs, Type::INT8_ARRAY),
+            column(&self.lane, Type::INT8_ARRAY),
+            column(&self.rank, Type::INT8_ARRAY),
+            column(&self.at, Type::INT4_ARRAY),
+            column(&self.jobs, Type::INT4_ARRAY),
+            column(&self.seqs, Type::INT8_ARRAY),
         ]
     }
 }

@@ -39,10 +39,10 @@ async fn whoever_comes_later_counts_the_same_jobs() {
             other.close().await.unwrap();
         }
     }
-    let rows = database.sql("SELECT count(*) FROM runcue.board WHERE kind = 4").unwrap();
+    let rows = database.sql("SELECT count(*) FROM runcue.board_row WHERE kind = 4").unwrap();
     assert_eq!(rows.trim(), "1");
     // A count that is wrong is found.
-    database.sql("UPDATE runcue.board SET body = '[[1, 9999]]' WHERE kind = 4").unwrap();
+    database.sql("UPDATE runcue.board_row SET body = '[[1, 9999]]' WHERE kind = 4").unwrap();
     database.sql("UPDATE runcue.turn SET held = '{}', held_jobs = '{}'").unwrap();
     let findings = store.check(now).await.unwrap();
     assert!(findings.iter().any(|finding| finding.contains("jobs held, they are")), "{findings:?}");

@@ -5,6 +5,7 @@
 
 mod ahead;
 mod beside;
+mod board;
 mod clocks;
 mod failures;
 mod faults;

@@ -5,19 +5,21 @@ use runcue_store::{ClaimRequest, ListRequest, Store};
 use runcue_store_postgres::{SCHEMA, migrate, open_url};
 use runcue_test_servers::Database;
 
-const FIXTURES: [&str; 5] = [
+const FIXTURES: [&str; 6] = [
     include_str!("../fixtures/schema-1.sql"),
     include_str!("../fixtures/schema-2.sql"),
     include_str!("../fixtures/schema-3.sql"),
     include_str!("../fixtures/schema-4.sql"),
     include_str!("../fixtures/schema-5.sql"),
+    include_str!("../fixtures/schema-6.sql"),
 ];
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("../../migrations/0001_queue.sql"),
     include_str!("../../migrations/0002_sessions.sql"),
     include_str!("../../migrations/0003_lease_runs.sql"),
     include_str!("../../migrations/0004_told.sql"),
     include_str!("../../migrations/0005_rows_as_they_come.sql"),
+    include_str!("../../migrations/0006_ready_runs.sql"),
 ];
 
 /// The tables of a schema, filled by the runcue that made them.
@@ -57,6 +59,11 @@ async fn a_queue_of_schema_4_goes_on() {
 #[tokio::test]
 async fn a_queue_of_schema_5_goes_on() {
     goes_on(5).await;
+}
+
+#[tokio::test]
+async fn a_queue_of_schema_6_goes_on() {
+    goes_on(6).await;
 }
 
 async fn goes_on(schema: u32) {
