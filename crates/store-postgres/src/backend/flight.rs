@@ -14,7 +14,7 @@ use crate::failure::is_aftermath;
 pub type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// A column of rows as a value. No rows are nothing at all: the server takes each array apart that it is given for a
-/// function, which for the hundred columns that most commits leave empty takes longer than what they write.
+/// function, and most commits leave a hundred empty.
 pub fn column<T>(rows: &Vec<T>, of: Type) -> Value<'_>
 where
     T: ToSql + Sync,
