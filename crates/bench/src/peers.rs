@@ -153,7 +153,7 @@ const ROUNDS: usize = 5;
 const STARTS: usize = 300;
 
 /// Lines that put ours beside theirs. The times to start are measured in turns, because the server has better and worse
-/// moments: after much was written it is slower for some seconds. The median of all rounds; theirs have had one more, because
+/// moments: after much was written it is slower for some seconds. The median of all rounds; theirs have had four more, because
 /// their programs are translated while they run.
 pub async fn compare(
     goal: &Goal,

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use runcue_store::Store;
 use runcue_test_servers::Postgres;
 use tokio_postgres::{Client, NoTls, Statement};
@@ -198,7 +198,12 @@ pub async fn measure(count: usize, with_peers: bool, lines: &mut Vec<Line>) -> R
     log_per_job(&server, count, lines).await?;
     if with_peers {
         let wanted = peers::Goal { rate: 2.0, name: "graphile-worker" };
-        let peer = peers::node("graphile-worker", &server.server.url(), count)?;
+        // A database of their own: the server wakes all who listen in a database, on whatever channel, and theirs stay while
+        // ours come and go.
+        server.server.sql("CREATE DATABASE peer")?;
+        let url = server.server.url();
+        let (place, _) = url.rsplit_once('/').context("an address without a database")?;
+        let peer = peers::node("graphile-worker", &format!("{place}/peer"), count)?;
         peers::compare(&wanted, &server, ours, peer, lines).await?;
     }
     Ok(())
