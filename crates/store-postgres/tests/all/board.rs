@@ -49,6 +49,15 @@ async fn check(store: &PostgresStore) {
     assert_eq!(store.check(NOW).await.unwrap(), Vec::<String>::new());
 }
 
+/// Somebody who knows nothing yet sees what the store sees, and so do people.
+async fn whoever_comes_agrees(database: &Database, store: &PostgresStore) {
+    let other = open(database);
+    assert_eq!(counted(&other).await, counted(store).await);
+    assert_eq!(counted(&other).await, seen(database));
+    check(&other).await;
+    other.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn whoever_comes_later_sees_what_each_turn_has_changed() {
     let database = runcue_test_servers::postgres().unwrap();
@@ -61,10 +70,7 @@ async fn whoever_comes_later_sees_what_each_turn_has_changed() {
         }
         assert_eq!(seen(&database), counted(&store).await, "after step {step}");
         if step.is_multiple_of(10) {
-            let other = open(&database);
-            assert_eq!(counted(&other).await, counted(&store).await, "after step {step}");
-            check(&other).await;
-            other.close().await.unwrap();
+            whoever_comes_agrees(&database, &store).await;
         }
         let behind = "SELECT revision - moved FROM runcue.turn ORDER BY revision DESC LIMIT 1";
         moved.push(number(&database, behind));
@@ -115,11 +121,8 @@ async fn many_groups_at_once_are_moved_at_once() {
     submit(&store, vec![job(41, 1)]).await;
     assert_eq!(number(&database, "SELECT max(cardinality(board_kind)) FROM runcue.turn"), 2);
     assert_eq!(seen(&database), counted(&store).await);
-    let other = open(&database);
-    assert_eq!(counted(&other).await, counted(&store).await);
-    check(&other).await;
+    whoever_comes_agrees(&database, &store).await;
     store.close().await.unwrap();
-    other.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -138,11 +141,9 @@ async fn a_group_that_has_gone_does_not_come_back() {
         assert_eq!(seen(&database).into_keys().collect::<Vec<_>>(), only);
         submit(&store, vec![job(n, 2)]).await;
     }
-    let other = open(&database);
-    assert_eq!(counted(&other).await.into_keys().collect::<Vec<_>>(), only);
-    check(&other).await;
+    assert_eq!(seen(&database).into_keys().collect::<Vec<_>>(), only);
+    whoever_comes_agrees(&database, &store).await;
     store.close().await.unwrap();
-    other.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -161,9 +162,6 @@ async fn a_turn_in_the_place_of_a_lost_commit_forgets_nothing() {
         submit(&store, vec![job(n, n % 3)]).await;
     }
     assert_eq!(seen(&database), counted(&store).await);
-    let other = open(&database);
-    assert_eq!(counted(&other).await, counted(&store).await);
-    check(&other).await;
+    whoever_comes_agrees(&database, &store).await;
     store.close().await.unwrap();
-    other.close().await.unwrap();
 }
