@@ -1,8 +1,8 @@
 -- Writes all that came of a turn, or nothing.
 -- KEYS: meta. ARGV: schema, the revision it follows, the turn's word or nothing, the daemon, the commit's id,
 -- numbers, what others must know, what wakes them or nothing, '1' if more is staged, ids of new jobs,
--- changes to carry out, how long the turn lasts from here on in ms or nothing if it ends. Ids and changes are
--- packed.
+-- changes to carry out, how long the turn lasts from here on in ms or nothing if it ends, how many of those who hear of
+-- news behind the others and first are the author. Ids and changes are packed.
 -- Answers {'newer', schema}, {'behind'}, {'known', id, …} or {'done', '0' if the turn is over} or {'done', '1',
 -- '1' if somebody with little to do waits for it, how many with much to do wait}.
 
@@ -52,7 +52,7 @@ elseif holder then
     pass_on(prefix)
 end
 if ARGV[8] ~= '' then
-    tell(ARGV[8])
+    tell(ARGV[8], ARGV[13], ARGV[14])
 end
 if kept == '0' then
     return {'done', kept}

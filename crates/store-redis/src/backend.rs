@@ -1,6 +1,7 @@
 //! The server as the overlay sees it: turns, questions and commits over one connection.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -24,6 +25,7 @@ use crate::rows;
 use crate::script::Script;
 use crate::transaction::{Done, Transaction, Watch};
 use crate::value::{item, items, number, pairs, parse, some, text};
+use crate::watcher::Ears;
 use crate::{check, migrate, pack, questions, whole};
 
 /// How long a turn lasts at the most. Whoever is frozen in theirs holds the others up no longer than this.
@@ -50,6 +52,8 @@ pub struct RedisBackend {
     daemon: String,
     /// The word that stands for this connection in its turns.
     word: String,
+    /// Where this handle listens itself.
+    ears: Arc<Ears>,
     connections: u64,
     lanes: Lanes,
     /// What the connection watches, so that the next commit can be a transaction.
@@ -77,6 +81,7 @@ impl RedisBackend {
             link: None,
             daemon: format!("{instance:032x}"),
             word: String::new(),
+            ears: Arc::default(),
             connections: 0,
             lanes: Lanes::new(),
             watch: None,
@@ -87,6 +92,11 @@ impl RedisBackend {
             server: None,
             distrust: false,
         }
+    }
+
+    /// What whoever listens for this handle keeps up to date.
+    pub fn ears(&self) -> Arc<Ears> {
+        Arc::clone(&self.ears)
     }
 
     /// Uses the connection; one that has failed is not used again.
@@ -258,6 +268,7 @@ impl RedisBackend {
         let body = if large { pack::Changes::default().packed() } else { changes.packed() };
         let schema = SCHEMA.to_string();
         let flag = |on: bool| if on { "1" } else { "0" };
+        let [behind, first] = self.ears.count();
         let mut batch = Batch::default();
         // The server writes first to whoever it had something for last. Its answer to this has to wait, and so those who
         // hear of the commit go before the one who made it.
@@ -278,6 +289,8 @@ impl RedisBackend {
                 &packed_ids,
                 &body,
                 if writes.keeps_turn { TURN } else { "" }.as_bytes(),
+                behind.as_bytes(),
+                first.as_bytes(),
             ],
         );
         self.queue_watch(link, &mut batch);

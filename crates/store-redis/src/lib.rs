@@ -40,3 +40,4 @@ pub use migrate::SCHEMA;
 pub use persistence::Persistence;
 pub use reader::RedisReader;
 pub use store::{RedisStore, open, open_url};
+pub use watcher::Ears;

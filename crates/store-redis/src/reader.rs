@@ -15,7 +15,7 @@ use crate::find::{self, Lanes, Walk, held_per_worker, means, rows_of};
 use crate::keys::{self, place};
 use crate::persistence::Persistence;
 use crate::value::{entry, item, items, number, parse, some, text};
-use crate::watcher::Watcher;
+use crate::watcher::{Ears, Watcher};
 use crate::{questions, rows};
 
 /// Connections at the most.
@@ -106,8 +106,8 @@ pub struct RedisReader {
 
 impl RedisReader {
     /// Opens nothing yet.
-    pub fn new(options: Options, persistence: Persistence) -> Self {
-        let watcher = Arc::new(Watcher::new(options.clone()));
+    pub fn new(options: Options, persistence: Persistence, ears: Arc<Ears>) -> Self {
+        let watcher = Arc::new(Watcher::new(options.clone(), ears));
         let pool = Pool { options, free: Mutex::new((Vec::new(), 0)), returned: Condvar::new() };
         Self { pool: Arc::new(pool), watcher, persistence }
     }

@@ -23,6 +23,7 @@ pub type RedisStore = ServerStore<RedisBackend, RedisReader>;
 pub fn open(options: Options) -> Result<RedisStore> {
     let instance = random(&options)?;
     let mut backend = RedisBackend::new(options.clone(), instance);
+    let ears = backend.ears();
     let persistence = persistence::inspect(&mut options.connect()?, &options)?;
     backend.connect()?;
     let settings = Settings {
@@ -33,7 +34,7 @@ pub fn open(options: Options) -> Result<RedisStore> {
         listens_apart: true,
         large: LARGE,
     };
-    ServerStore::new(backend, RedisReader::new(options, persistence), settings)
+    ServerStore::new(backend, RedisReader::new(options, persistence, ears), settings)
 }
 
 /// Opens an address such as `redis://host:6379/0?prefix=runcue`.

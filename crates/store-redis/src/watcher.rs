@@ -23,18 +23,39 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How long the thread may take to notice that it is to stop.
 const NOTICE: Duration = Duration::from_millis(250);
 
+/// Which channels this handle is subscribed to itself. A commit is not told where only its author would hear of it: the server
+/// would be busy with that just when somebody else, who was told, asks for the jobs.
+#[derive(Debug, Default)]
+pub struct Ears {
+    first: AtomicBool,
+    behind: AtomicBool,
+}
+
+impl Ears {
+    fn set(&self, channel: &str, hears: bool) {
+        let ear = if channel == FIRST { &self.first } else { &self.behind };
+        ear.store(hears, Ordering::Release);
+    }
+
+    /// For a script: how many subscribers of either channel, the later first, are this handle.
+    pub fn count(&self) -> [&'static str; 2] {
+        [&self.behind, &self.first].map(|ear| if ear.load(Ordering::Acquire) { "1" } else { "0" })
+    }
+}
+
 /// A handle on the thread that listens.
 #[derive(Debug)]
 pub struct Watcher {
     options: Options,
+    ears: Arc<Ears>,
     stop: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Watcher {
     /// Does not listen yet.
-    pub fn new(options: Options) -> Self {
-        Self { options, stop: Arc::default(), thread: Mutex::new(None) }
+    pub fn new(options: Options, ears: Arc<Ears>) -> Self {
+        Self { options, ears, stop: Arc::default(), thread: Mutex::new(None) }
     }
 
     /// Begins to listen, if that has not begun.
@@ -44,10 +65,12 @@ impl Watcher {
             return;
         }
         let (options, stop, news) = (self.options.clone(), self.stop.clone(), news.clone());
+        let ears = self.ears.clone();
         let listen = move || {
             while !stop.load(Ordering::Acquire) {
                 // Whatever ends a connection, the next one begins with a look at the revision.
-                let _ = listen(&options, &stop, &news);
+                let _ = listen(&options, &ears, &stop, &news);
+                [FIRST, BEHIND].iter().for_each(|channel| ears.set(channel, false));
                 if !stop.load(Ordering::Acquire) {
                     thread::park_timeout(PAUSE);
                 }
@@ -74,8 +97,12 @@ impl Drop for Watcher {
 }
 
 /// Listens until the connection ends.
-fn listen(options: &Options, stop: &AtomicBool, news: &News) -> runcue_store::Result<()> {
-    let (first, behind) = (options.keys.key(FIRST), options.keys.key(BEHIND));
+fn listen(
+    options: &Options,
+    ears: &Ears,
+    stop: &AtomicBool,
+    news: &News,
+) -> runcue_store::Result<()> {
     let mut looks = options.connect()?;
     let explain = |error| crate::failure::explain(&options.place, &error);
     let mut connection = options.connect()?.into_connection();
@@ -83,14 +110,18 @@ fn listen(options: &Options, stop: &AtomicBool, news: &News) -> runcue_store::Re
     let mut subscription = connection.as_pubsub();
     let mut is_first = news.is_awaited();
     // A user who may not subscribe hears of everything by looking.
-    let subscribed = subscription.subscribe(if is_first { &first } else { &behind }).is_ok();
+    let channel = if is_first { FIRST } else { BEHIND };
+    let subscribed = subscription.subscribe(options.keys.key(channel)).is_ok();
+    ears.set(channel, subscribed);
     let mut quiet = options.look;
     while !stop.load(Ordering::Acquire) {
         if subscribed && !is_first && news.is_awaited() {
             // What is heard on both until then is known the second time.
             is_first = true;
-            subscription.subscribe(&first).map_err(explain)?;
-            subscription.unsubscribe(&behind).map_err(explain)?;
+            subscription.subscribe(options.keys.key(FIRST)).map_err(explain)?;
+            ears.set(FIRST, true);
+            ears.set(BEHIND, false);
+            subscription.unsubscribe(options.keys.key(BEHIND)).map_err(explain)?;
         }
         if quiet >= options.look {
             quiet = Duration::ZERO;

@@ -100,6 +100,59 @@ async fn those_who_wait_for_jobs_are_told_first() {
     hears_of_many(&late, &other, 3000).await;
 }
 
+/// So many that whoever submits them one by one listens from then on.
+const OFTEN: u128 = 10;
+
+async fn submit_often(store: &RedisStore, from: u128) {
+    for n in from..from + OFTEN {
+        store.submit(BEGINNING, SubmitBatch::of(vec![job(n)])).await.unwrap();
+    }
+}
+
+/// How often something was published.
+fn published(server: &Redis) -> u64 {
+    let count = "local said = redis.call('INFO', 'commandstats') \
+        return tonumber(string.match(said, 'cmdstat_publish:calls=(%d+)') or '0')";
+    let said = server.command(&["EVAL", count, "0"]).unwrap();
+    said.trim_start_matches(':').parse().unwrap()
+}
+
+/// Submits one job after the other until one of them is not told, or it is certain that they all are.
+async fn until_nothing_is_told(server: &Redis, store: &RedisStore, from: u128) -> bool {
+    for n in from..from + 200 {
+        let before = published(server);
+        store.submit(BEGINNING, SubmitBatch::of(vec![job(n)])).await.unwrap();
+        if published(server) == before {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    false
+}
+
+/// A message that only its author would hear is not sent. As soon as somebody else listens there, it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_told_where_only_its_author_listens() {
+    let server = Redis::settings().start().unwrap();
+    let one = never(&server.url());
+    submit_often(&one, 1).await;
+    until_there_are(&server, [0, 1]).await;
+    assert!(until_nothing_is_told(&server, &one, 100).await);
+    let other = Arc::new(never(&server.url()));
+    hears(&other, &one, 1000).await;
+    until_there_are(&server, [0, 2]).await;
+    let before = published(&server);
+    hears(&other, &one, 1001).await;
+    assert_eq!(published(&server), before + 1);
+    // From here on the other one is told first, and on the other channel its author is alone again.
+    let waits = ClaimRequest { again: true, ..ClaimRequest::new(worker(1), 1) };
+    assert_eq!(other.claim(BEGINNING, waits).await.unwrap().jobs.len(), 1);
+    until_there_are(&server, [1, 1]).await;
+    let before = published(&server);
+    hears(&other, &one, 1002).await;
+    assert_eq!(published(&server), before + 1);
+}
+
 /// What was told while the subscription was away was not heard; the look after it finds it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_subscription_is_replaced_and_finds_what_it_missed() {
@@ -114,4 +167,32 @@ async fn a_lost_subscription_is_replaced_and_finds_what_it_missed() {
         );
         hears(&one, &other, n).await;
     }
+}
+
+/// Whoever has lost its subscription does not take that of another for its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_are_told_while_the_author_cannot_listen() {
+    let server = Redis::settings().start().unwrap();
+    let one = Arc::new(never(&server.url()));
+    let words = ["ACL", "SETUSER", "me", "reset", "on", ">pass", "~*", "&*", "+@all"];
+    assert_eq!(server.command(&words).unwrap(), "+OK");
+    let author = never(&server.url().replace("redis://", "redis://me:pass@"));
+    submit_often(&author, 1).await;
+    hears(&one, &author, 100).await;
+    // It is back after a second, and whether that was before the one who listens has heard of the job is seen afterwards.
+    for n in 101..110 {
+        until_there_are(&server, [0, 2]).await;
+        let kill = ["CLIENT", "KILL", "TYPE", "pubsub", "USER", "me"];
+        assert_eq!(server.command(&kill).unwrap(), ":1");
+        let version = one.changed(0).await;
+        let heard = one.changed(version);
+        author.submit(BEGINNING, SubmitBatch::of(vec![job(n)])).await.unwrap();
+        let back = until_there_are(&server, [0, 2]);
+        tokio::select! {
+            biased;
+            _ = heard => return,
+            () = back => {}
+        }
+    }
+    panic!("nothing was told until the author listened again");
 }
