@@ -17,6 +17,8 @@ use crate::request::SubmitBatch;
 const LANES_TOGETHER: usize = 64;
 /// Rows of windows that are read ahead, over all lanes; of a lane no fewer than are asked for.
 const ROWS_AHEAD: usize = 16 * 1024;
+/// So many claims of the lane that is being emptied are read ahead.
+const AHEAD: usize = 3;
 /// Fewer jobs are not read before they are asked for.
 const WORTH_IT: usize = 64;
 /// Jobs of which only the place was kept that are read together.
@@ -292,8 +294,9 @@ impl<B: Backend> Overlay<B> {
 
     /// Begins to read the next jobs of the lane that is being emptied, to go on while a commit is carried out, as long as
     /// nobody else comes in between. They are good whether they are read before the commit or after it, which must not have
-    /// to do with any of them. What is still being read is not begun again.
-    pub(super) fn begin_reading(&mut self, writes: &WriteSet, alone: bool) {
+    /// to do with any of them. What is still being read is not begun again. So many claims at the most are made before
+    /// somebody else does come.
+    pub(super) fn begin_reading(&mut self, writes: &WriteSet, claims_ahead: usize) {
         let has_to_do = |lane: LaneId, edge: Rank| {
             writes
                 .jobs
@@ -323,9 +326,9 @@ impl<B: Backend> Overlay<B> {
             if self.expected_claims > 0 { self.expected_claims } else { self.latest_claims };
         // The next turn is decided before this one is written, and they are decoded while that one is. Only the turn after
         // those has them, and reads again.
-        let most = with_heads(claims.saturating_mul(3));
+        let most = with_heads(claims.saturating_mul(claims_ahead.min(AHEAD)));
         let most = most.min(ReadyLane::MOST / 2).max(with_heads(claims));
-        if !alone || claims < WORTH_IT || self.sees(lane, None, most) {
+        if claims_ahead == 0 || claims < WORTH_IT || self.sees(lane, None, most) {
             return;
         }
         let window = self.ready.get(&lane).and_then(|known| known.windows.get(&None));

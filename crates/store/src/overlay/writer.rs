@@ -634,14 +634,14 @@ impl<B: Backend> Worker<B> {
         let since = self.turn_since.take();
         let large = self.settings.large;
         let sure = large == 0 || !self.waiting.is_empty();
-        let lasts = keep && self.lasts(since);
+        let in_this_turn = if keep { self.worth_reading(since) } else { 0 };
         let overlay = self.machine.tables();
-        let alone = lasts || !overlay.shared;
+        let claims_ahead = if overlay.shared { in_this_turn } else { usize::MAX };
         let writes = WriteSet { lends_turn, ..overlay.take_writes(id, in_turn, keep) };
         let writes = Arc::new(writes);
         self.written = writes.jobs.len();
         let was_reading = overlay.reading.is_some();
-        overlay.begin_reading(&writes, alone);
+        overlay.begin_reading(&writes, claims_ahead);
         // Whoever ends a turn with it is the last for now, and the next decision would be on what others are about to change.
         let may_wait = writes.jobs.len() >= large && (keep || !in_turn);
         let under_way = may_wait && (sure || self.flights.is_worth_it()) && {

@@ -58,12 +58,17 @@ impl<B: Backend> Worker<B> {
         true
     }
 
-    /// Takes those who wait into such a turn.
+    /// Takes those who wait into such a turn, until there are enough jobs: whoever had the turn before is done with it, and the
+    /// server has nothing to write until this has been decided.
     pub(super) fn fill_with_ends(&mut self, turn: &mut VecDeque<Request<B>>) {
-        for request in std::mem::take(&mut self.waiting) {
-            if turn.len() >= TOGETHER || is_large_claim(&request) {
+        let mut jobs = 0;
+        let all = std::mem::take(turn).into_iter().chain(std::mem::take(&mut self.waiting));
+        for request in all {
+            let is_enough = jobs >= LARGE || turn.len() >= TOGETHER;
+            if is_enough || is_large_claim(&request) {
                 self.waiting.push_back(request);
             } else {
+                jobs += request.foresight.len();
                 turn.push_back(request);
             }
         }

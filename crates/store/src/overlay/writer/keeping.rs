@@ -14,8 +14,9 @@ const KEPT_FOR_MUCH: Duration = Duration::from_millis(200);
 /// takes some milliseconds: it is kept no shorter than by whoever has little to do, and no longer than is of use.
 const ROUND: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_millis(500);
-/// Less than this before its end nothing is read for the commits to come: somebody else will make them.
-const NEAR_THE_END: Duration = Duration::from_millis(15);
+/// What is read with a commit is claimed one or two commits later, if this daemon makes them. So for each claim that is read
+/// ahead a turn must last that much longer, or its jobs are read in vain.
+const PER_CLAIM: Duration = Duration::from_millis(15);
 /// A turn that is kept for much is not lent before it was held for so long, because it takes time to take it up again.
 const UNTIL_LENT: Duration = Duration::from_millis(20);
 /// Turns in a row that were each followed by the next request at once, before a turn is kept. A daemon with little to
@@ -36,9 +37,9 @@ impl<B: Backend> Worker<B> {
         more || (at_work >= LARGE && self.coming_back.is_worth_it())
     }
 
-    /// Whether a turn that is kept lasts for some more commits.
-    pub(super) fn lasts(&self, since: Option<Instant>) -> bool {
-        since.is_some_and(|since| self.left(since) > NEAR_THE_END)
+    /// How many claims had better be read ahead in a turn that is kept.
+    pub(super) fn worth_reading(&self, since: Option<Instant>) -> usize {
+        since.map_or(0, |since| claims_within(self.left(since)))
     }
 
     fn left(&self, since: Instant) -> Duration {
@@ -59,9 +60,20 @@ fn kept_for_much(line: Option<usize>) -> Duration {
     (ROUND / all).clamp(KEPT, LONGEST)
 }
 
+/// How many claims are surely made in such a time.
+fn claims_within(left: Duration) -> usize {
+    usize::try_from(left.as_millis() / PER_CLAIM.as_millis()).unwrap_or(usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_less_of_a_turn_is_left_the_less_is_read_ahead() {
+        let within = |millis| claims_within(Duration::from_millis(millis));
+        assert_eq!([0, 14, 15, 44, 45, 500].map(within), [0, 0, 1, 2, 3, 33]);
+    }
 
     #[test]
     fn the_more_wait_the_shorter_a_turn_is_kept() {
