@@ -6,7 +6,7 @@ Chores of this repository.
   cargo xtask test [--long] [-- FILTER…]   everything that must hold: format, lints, tests, house rules
   cargo xtask tidy                         the house rules alone
   cargo xtask http                         the property-based tests of the hub over HTTP alone
-  cargo xtask bench [ARGS…]                the benchmarks, in release mode: --quick, --peers, names of parts
+  cargo xtask bench [ARGS…]                the benchmarks, built as delivered: --quick, --peers, names of parts
   cargo xtask help                         this
 
 --long also runs the tests that take minutes (it sets RUNCUE_LONG=1).

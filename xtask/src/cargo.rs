@@ -41,9 +41,18 @@ pub fn has(root: &Path, subcommand: &str) -> bool {
 /// Builds the program and runs the benchmarks, which start it.
 pub fn bench(root: &Path, words: &[String]) -> Result<(), Trouble> {
     let mut build = cargo(root);
-    build.args(["build", "--release", "--locked", "-p", "runcue-cli", "-p", "runcue-bench"]);
+    build.args([
+        "build",
+        "--profile",
+        "dist",
+        "--locked",
+        "-p",
+        "runcue-cli",
+        "-p",
+        "runcue-bench",
+    ]);
     let mut bench = cargo(root);
-    bench.args(["run", "--release", "--locked", "-p", "runcue-bench", "--"]).args(words);
+    bench.args(["run", "--profile", "dist", "--locked", "-p", "runcue-bench", "--"]).args(words);
     for mut command in [build, bench] {
         match command.status() {
             Ok(status) if status.success() => {}
