@@ -10,6 +10,7 @@ mod fixture;
 mod kept_turns;
 mod lost_replies;
 mod news;
+mod openings;
 mod reading;
 mod refusals;
 mod refused_commits;
