@@ -201,6 +201,8 @@ impl RedisBackend {
     fn everything(&mut self, link: &mut Link, now: Timestamp, memory: Duration) -> Result<Changed> {
         // The turn is made to last longer, which is a change of what is watched.
         self.watch = None;
+        // Numbers of lanes are those of this queue, which another one may have been here before.
+        self.lanes.clear();
         whole::read(link, &mut self.lanes, now, memory)
     }
 

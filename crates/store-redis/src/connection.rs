@@ -18,6 +18,9 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// A script with little to do takes less than the commands around a transaction.
 const BULK: usize = 16;
 
+/// How often scripts that the server has forgotten are told it again.
+const TRIES: u32 = 3;
+
 /// Between two looks when nothing is heard.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -191,6 +194,12 @@ impl Batch {
         self.packed.extend_from_slice(b"\r\n");
     }
 
+    /// Adds all of another.
+    fn append(&mut self, other: &Self) {
+        self.packed.extend_from_slice(&other.packed);
+        self.count += other.count;
+    }
+
     /// How many commands there are.
     pub fn len(&self) -> usize {
         self.count
@@ -275,15 +284,21 @@ impl Link {
     /// everything is: whatever is in a batch may be done twice.
     pub fn all(&mut self, batch: &Batch) -> Result<Vec<Value>> {
         let mut replies = self.send(batch)?;
-        if replies.iter().any(is_forgotten) {
-            let mut scripts = Batch::default();
+        let mut tries = TRIES;
+        while tries > 0 && replies.iter().any(is_forgotten) {
+            tries -= 1;
+            // Together, so that there is hardly a moment in which they could be forgotten again.
+            let mut again = Batch::default();
             for script in Script::ALL {
-                scripts.add(&[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
+                again.add(&[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
             }
-            for reply in self.send(&scripts)? {
+            let scripts = again.len();
+            again.append(batch);
+            let mut loaded = self.send(&again)?;
+            replies = loaded.split_off(scripts);
+            for reply in loaded {
                 self.good(reply)?;
             }
-            replies = self.send(batch)?;
         }
         replies.into_iter().map(|reply| self.good(reply)).collect()
     }

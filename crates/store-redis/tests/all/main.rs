@@ -7,6 +7,7 @@ mod ahead;
 mod clocks;
 mod crashes;
 mod fixture;
+mod forgotten;
 mod kept_turns;
 mod lost_replies;
 mod news;
