@@ -414,7 +414,7 @@ impl Backend for RedisBackend {
         self.watch = None;
         (self.to_read, self.coming) = (None, None);
         let mut link = self.options.connect()?;
-        let server = migrate::open(&mut link)?;
+        let server = migrate::open(&mut link, &self.options)?;
         let another = self.server.as_ref().is_some_and(|known| *known != server);
         self.distrust |= another;
         self.server = Some(server);

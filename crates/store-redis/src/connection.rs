@@ -24,6 +24,9 @@ const TRIES: u32 = 3;
 /// Between two looks when nothing is heard.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// Between two looks at the settings that can lose what was acknowledged.
+const LOOK_AT_SETTINGS: Duration = Duration::from_secs(60);
+
 /// The address of a queue on a server.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -40,6 +43,8 @@ pub struct Options {
     pub bulk: usize,
     /// Between two looks whether others have written, when nothing is heard of it.
     pub look: Duration,
+    /// Between two looks whether the server throws keys away by now.
+    pub look_at_settings: Duration,
 }
 
 impl Options {
@@ -88,7 +93,16 @@ impl Options {
         let settings = settings.set_user_timeout(ANSWER);
         let info = info.set_tcp_settings(settings);
         let keys = Keys::new(&prefix, &space);
-        Ok(Self { info, keys, place: shown, accept_eviction, caller_clock, bulk, look: LOOK })
+        Ok(Self {
+            info,
+            keys,
+            place: shown,
+            accept_eviction,
+            caller_clock,
+            bulk,
+            look: LOOK,
+            look_at_settings: LOOK_AT_SETTINGS,
+        })
     }
 
     /// Connects.

@@ -6,6 +6,7 @@
 mod ahead;
 mod clocks;
 mod crashes;
+mod eviction;
 mod fixture;
 mod forgotten;
 mod kept_turns;
