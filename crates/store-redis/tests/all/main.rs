@@ -7,6 +7,7 @@ mod ahead;
 mod clocks;
 mod crashes;
 mod eviction;
+mod failover;
 mod fixture;
 mod forgotten;
 mod kept_turns;
@@ -17,6 +18,7 @@ mod reading;
 mod refusals;
 mod refused_commits;
 mod round_trips;
+mod trouble;
 mod turns;
 mod whole;
 
