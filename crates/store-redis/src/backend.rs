@@ -423,6 +423,8 @@ impl Backend for RedisBackend {
         }
         let mut batch = Batch::default();
         Watch::queue(&link, &mut batch);
+        batch.add(&[b"MULTI"]);
+        batch.add(&[b"EXEC"]);
         self.watches = link.send(&batch)?.iter().all(|reply| link.good(reply.clone()).is_ok());
         self.connections += 1;
         self.word = format!("{}.{}", self.daemon, self.connections);
