@@ -177,8 +177,10 @@ impl Environment {
         open.retain(|(_, known)| known.strong_count() > 0);
         let known = open.iter().find(|(known, _)| *known == path);
         if let Some(known) = known.and_then(|(_, known)| known.upgrade()) {
+            format::check(known.ask(format::stored)?, &place)?;
             return same_mode(known, options);
         }
+        make_lock_file(&path).map_err(|error| explain(&place, options.size, &error.into()))?;
         let env = map(&path, options).map_err(fail)?;
         check_length(&env, &path, &place)?;
         // Readers that were killed keep old pages from being used again.
