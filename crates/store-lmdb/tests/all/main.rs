@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod directory;
+mod disk;
 mod fixture;
 
 use std::path::PathBuf;
