@@ -5,6 +5,7 @@
 mod directory;
 mod disk;
 mod fixture;
+mod processes;
 
 use std::path::PathBuf;
 use std::sync::Arc;
