@@ -220,9 +220,14 @@ impl Shared {
                 break;
             }
             // The server may answer what came before: the connection does not end before it has all of this.
-            let mut doomed = doomed.lock().unwrap_or_else(PoisonError::into_inner);
-            *doomed |= fault == Some(Fault::LoseReply);
-            if to.write_all(bytes).is_err() {
+            let held = fault.map(|_| {
+                let mut doomed = doomed.lock().unwrap_or_else(PoisonError::into_inner);
+                *doomed = true;
+                doomed
+            });
+            let written = to.write_all(bytes);
+            drop(held);
+            if written.is_err() {
                 break;
             }
         }

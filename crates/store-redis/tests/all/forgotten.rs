@@ -122,8 +122,8 @@ async fn same_again(store: &RedisStore, from: u128, name: &str) {
 async fn a_queue_that_is_begun_anew_under_a_daemon_is_not_taken_for_the_former() {
     for restarts in [false, true] {
         let mut server = Redis::settings().set("appendonly", "no").start().unwrap();
+        same_again(&open_url(&server.url()).unwrap(), 100, "former").await;
         let daemon = open_url(&server.url()).unwrap();
-        same_again(&daemon, 100, "former").await;
         let held = claim(&daemon, 3).await;
         assert_eq!(listed(&daemon, "former").await.len(), 15);
         if restarts {

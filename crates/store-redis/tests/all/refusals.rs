@@ -294,6 +294,10 @@ async fn many_jobs_go_by_transactions_and_a_server_that_forbids_these_is_used_wi
     let server = Redis::settings().start().unwrap();
     server.command(&["ACL", "SETUSER", "default", "-@transaction"]).unwrap();
     assert_eq!(worked_off(&server, 300).await, 0);
+    let server = Redis::settings().start().unwrap();
+    server.command(&["ACL", "SETUSER", "default", "-multi"]).unwrap();
+    // Whether it may is tried once.
+    assert_eq!(worked_off(&server, 300).await, 1);
 }
 
 /// The commands of the transaction that was not begun are carried out one by one.
