@@ -201,6 +201,8 @@ impl RedisBackend {
     fn everything(&mut self, link: &mut Link, now: Timestamp, memory: Duration) -> Result<Changed> {
         // The turn is made to last longer, which is a change of what is watched.
         self.watch = None;
+        // Numbers of lanes are those of this queue, which another one may have been here before.
+        self.lanes.clear();
         whole::read(link, &mut self.lanes, now, memory)
     }
 
@@ -412,7 +414,7 @@ impl Backend for RedisBackend {
         self.watch = None;
         (self.to_read, self.coming) = (None, None);
         let mut link = self.options.connect()?;
-        let server = migrate::open(&mut link)?;
+        let server = migrate::open(&mut link, &self.options)?;
         let another = self.server.as_ref().is_some_and(|known| *known != server);
         self.distrust |= another;
         self.server = Some(server);
@@ -421,6 +423,8 @@ impl Backend for RedisBackend {
         }
         let mut batch = Batch::default();
         Watch::queue(&link, &mut batch);
+        batch.add(&[b"MULTI"]);
+        batch.add(&[b"EXEC"]);
         self.watches = link.send(&batch)?.iter().all(|reply| link.good(reply.clone()).is_ok());
         self.connections += 1;
         self.word = format!("{}.{}", self.daemon, self.connections);

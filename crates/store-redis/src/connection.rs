@@ -18,8 +18,14 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// A script with little to do takes less than the commands around a transaction.
 const BULK: usize = 16;
 
+/// How often scripts that the server has forgotten are told it again.
+const TRIES: u32 = 3;
+
 /// Between two looks when nothing is heard.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Between two looks at the settings that can lose what was acknowledged.
+const LOOK_AT_SETTINGS: Duration = Duration::from_secs(60);
 
 /// The address of a queue on a server.
 #[derive(Clone, Debug)]
@@ -37,6 +43,8 @@ pub struct Options {
     pub bulk: usize,
     /// Between two looks whether others have written, when nothing is heard of it.
     pub look: Duration,
+    /// Between two looks whether the server throws keys away by now.
+    pub look_at_settings: Duration,
 }
 
 impl Options {
@@ -85,7 +93,16 @@ impl Options {
         let settings = settings.set_user_timeout(ANSWER);
         let info = info.set_tcp_settings(settings);
         let keys = Keys::new(&prefix, &space);
-        Ok(Self { info, keys, place: shown, accept_eviction, caller_clock, bulk, look: LOOK })
+        Ok(Self {
+            info,
+            keys,
+            place: shown,
+            accept_eviction,
+            caller_clock,
+            bulk,
+            look: LOOK,
+            look_at_settings: LOOK_AT_SETTINGS,
+        })
     }
 
     /// Connects.
@@ -191,6 +208,12 @@ impl Batch {
         self.packed.extend_from_slice(b"\r\n");
     }
 
+    /// Adds all of another.
+    fn append(&mut self, other: &Self) {
+        self.packed.extend_from_slice(&other.packed);
+        self.count += other.count;
+    }
+
     /// How many commands there are.
     pub fn len(&self) -> usize {
         self.count
@@ -275,15 +298,21 @@ impl Link {
     /// everything is: whatever is in a batch may be done twice.
     pub fn all(&mut self, batch: &Batch) -> Result<Vec<Value>> {
         let mut replies = self.send(batch)?;
-        if replies.iter().any(is_forgotten) {
-            let mut scripts = Batch::default();
+        let mut tries = TRIES;
+        while tries > 0 && replies.iter().any(is_forgotten) {
+            tries -= 1;
+            // Together, so that there is hardly a moment in which they could be forgotten again.
+            let mut again = Batch::default();
             for script in Script::ALL {
-                scripts.add(&[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
+                again.add(&[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
             }
-            for reply in self.send(&scripts)? {
+            let scripts = again.len();
+            again.append(batch);
+            let mut loaded = self.send(&again)?;
+            replies = loaded.split_off(scripts);
+            for reply in loaded {
                 self.good(reply)?;
             }
-            replies = self.send(batch)?;
         }
         replies.into_iter().map(|reply| self.good(reply)).collect()
     }

@@ -149,6 +149,12 @@ impl Transaction<'_> {
         meanwhile(link)?;
         let mut replies = link.receive(batch.len())?;
         let read = replies.split_off(watched);
+        if is_error(&replies[0]) {
+            // The right to do this was taken away a moment ago. What was to be one step was several, all of which may have
+            // been taken: whoever made the commit looks.
+            let why = link.good(replies[0].clone()).err().map(|error| error.to_string());
+            return Err(StoreError::Unavailable(why.unwrap_or_default()));
+        }
         if let Some(refused) = replies[..exec].iter().find(|reply| is_error(reply)) {
             link.good(refused.clone())?;
         }
