@@ -15,9 +15,6 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long a server may take to answer. Whoever waits longer thinks that it is gone.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// A script with little to do takes less than the commands around a transaction.
-const BULK: usize = 16;
-
 /// How often scripts that the server has forgotten are told it again.
 const TRIES: u32 = 3;
 
@@ -39,8 +36,8 @@ pub struct Options {
     pub accept_eviction: bool,
     /// `now` is the caller's, not the server's. For tests with instants of their own.
     pub caller_clock: bool,
-    /// Jobs from which on a commit goes as a transaction. For tests, which have small ones.
-    pub bulk: usize,
+    /// Commits may be transactions, where the server lets them.
+    pub transactions: bool,
     /// Between two looks whether others have written, when nothing is heard of it.
     pub look: Duration,
     /// Between two looks whether the server throws keys away by now.
@@ -57,7 +54,7 @@ impl Options {
         let shown = without_password(address);
         let bad = |why: String| StoreError::BadAddress { place: shown.clone(), why };
         let (mut prefix, mut space) = ("runcue".to_owned(), "default".to_owned());
-        let (mut accept_eviction, mut caller_clock, mut bulk) = (false, false, BULK);
+        let (mut accept_eviction, mut caller_clock, mut transactions) = (false, false, true);
         let mut for_client = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -70,14 +67,14 @@ impl Options {
                     )));
                 }
                 ("eviction", "accept") => accept_eviction = true,
-                ("bulk", "0") => bulk = 0,
+                ("transactions", "off") => transactions = false,
                 ("clock", "caller") => caller_clock = true,
                 ("clock", "server") => caller_clock = false,
                 // What a Unix socket's address needs.
                 ("db" | "user" | "pass", _) => for_client.push(pair),
                 _ => {
                     return Err(bad(format!(
-                        "{pair} means nothing here; prefix=NAME, space=NAME and eviction=accept do"
+                        "{pair} means nothing here; prefix=NAME, space=NAME, eviction=accept and transactions=off do"
                     )));
                 }
             }
@@ -99,7 +96,7 @@ impl Options {
             place: shown,
             accept_eviction,
             caller_clock,
-            bulk,
+            transactions,
             look: LOOK,
             look_at_settings: LOOK_AT_SETTINGS,
         })

@@ -54,7 +54,7 @@ async fn is_worked_off(store: &Arc<RedisStore>, jobs: u64) {
 async fn a_primary_that_is_a_replica_for_a_while_is_waited_for() {
     let server = Redis::settings().start().unwrap();
     let place = server.url();
-    for how in ["?space=a", "?space=b&bulk=0"] {
+    for how in ["?space=a&transactions=off", "?space=b"] {
         let (store, held) = begun(&format!("{place}{how}")).await;
         // Of a primary that is not there, so that it keeps what it has.
         is_ok(&server, &["REPLICAOF", "127.0.0.1", "1"]);

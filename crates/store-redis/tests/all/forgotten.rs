@@ -87,8 +87,8 @@ async fn goes_through(server: &Redis, how: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_that_are_forgotten_in_the_middle_of_work_lose_and_double_nothing() {
     let server = Redis::settings().start().unwrap();
-    goes_through(&server, "space=a").await;
-    goes_through(&server, "space=b&bulk=0").await;
+    goes_through(&server, "space=a&transactions=off").await;
+    goes_through(&server, "space=b").await;
 }
 
 async fn claim(store: &RedisStore, most: usize) -> Vec<Finish> {
@@ -156,7 +156,7 @@ async fn a_queue_that_is_begun_anew_under_a_daemon_is_not_taken_for_the_former()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_that_is_deleted_under_running_daemons_is_gone_and_work_goes_on() {
     let server = Redis::settings().start().unwrap();
-    for how in ["space=a", "space=b&bulk=0"] {
+    for how in ["space=a&transactions=off", "space=b"] {
         let url = format!("{}?{how}", server.url());
         let open = || Arc::new(open_url(&url).unwrap());
         let (one, two) = (open(), open());

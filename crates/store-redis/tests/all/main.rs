@@ -36,14 +36,14 @@ struct Prefixes {
 }
 
 impl Prefixes {
-    /// Every commit of the first handle that can be a transaction is one. The second writes as users' do.
+    /// Commits are transactions, as they are wherever the server lets them.
     fn by_transactions() -> Self {
-        Self { latest: Mutex::new(None), how: "&bulk=0" }
+        Self { latest: Mutex::new(None), how: "" }
     }
 
-    /// What users run: small commits go by script.
-    fn as_delivered() -> Self {
-        Self { latest: Mutex::new(None), how: "" }
+    /// Commits of the first handle go by script, as they do elsewhere. The second makes transactions.
+    fn by_scripts() -> Self {
+        Self { latest: Mutex::new(None), how: "&transactions=off" }
     }
 
     /// `more` stands in the address.
@@ -75,10 +75,10 @@ runcue_store_suite::contract_suite!(Prefixes::by_transactions());
 runcue_store_suite::durable_suite!(Prefixes::by_transactions());
 runcue_store_suite::model_suite!(Prefixes::by_transactions(), 30);
 
-mod as_delivered {
+mod by_scripts {
     use super::*;
 
-    runcue_store_suite::contract_suite!(Prefixes::as_delivered());
-    runcue_store_suite::durable_suite!(Prefixes::as_delivered());
-    runcue_store_suite::model_suite!(Prefixes::as_delivered(), 30);
+    runcue_store_suite::contract_suite!(Prefixes::by_scripts());
+    runcue_store_suite::durable_suite!(Prefixes::by_scripts());
+    runcue_store_suite::model_suite!(Prefixes::by_scripts(), 30);
 }

@@ -305,7 +305,7 @@ async fn many_jobs_go_by_transactions_and_a_server_that_forbids_these_is_used_wi
 async fn a_commit_from_which_the_right_to_be_a_transaction_is_taken_is_written_once() {
     for rights in ["-multi", "-@transaction"] {
         let server = Redis::settings().start().unwrap();
-        let store = runcue_store_redis::open_url(&format!("{}?bulk=0", server.url())).unwrap();
+        let store = runcue_store_redis::open_url(&server.url()).unwrap();
         store.submit(BEGINNING, SubmitBatch::of((1..=20).map(job).collect())).await.unwrap();
         let mut ends = Vec::new();
         for n in 0..10 {

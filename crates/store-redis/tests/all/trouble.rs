@@ -158,7 +158,9 @@ async fn a_right_that_is_taken_away_is_asked_for_until_it_is_given_back() {
     command(&mut control, &given);
     let url = server.url().replace("redis://", "redis://me:pass@");
     let place = url.replace("pass", "***");
-    for (space, revoked) in [("a", "-evalsha"), ("b&bulk=0", "resetkeys"), ("c", "-@write")] {
+    for (space, revoked) in
+        [("a&transactions=off", "-evalsha"), ("b", "resetkeys"), ("c", "-@write")]
+    {
         let mut daemon = Daemon::on(&format!("{url}?space={space}")).await;
         command(&mut control, &["ACL", "SETUSER", "me", revoked]);
         daemon.says(&[&place, "may not do this", "ACL SETUSER"]).await;
