@@ -180,3 +180,23 @@ async fn everything_that_is_deleted_under_running_daemons_is_gone_and_work_goes_
         assert_eq!(schema, Some(SCHEMA), "a version that is older than this one is told so");
     }
 }
+
+/// One that is alone asks nobody before it writes.
+#[tokio::test]
+async fn a_daemon_alone_writes_nothing_onto_what_is_not_there_any_more() {
+    let server = Redis::settings().start().unwrap();
+    for how in ["space=a&transactions=off", "space=b"] {
+        let store = open_url(&format!("{}?{how}", server.url())).unwrap();
+        for n in 0..12 {
+            store.submit(BEGINNING, of_group(1 + 5 * n, "former")).await.unwrap();
+        }
+        let held = claim(&store, 2).await;
+        assert_eq!(server.command(&["FLUSHALL"]).unwrap(), "+OK");
+        let ended = store.finish(BEGINNING, held).await.unwrap();
+        assert!(ended.iter().all(|end| matches!(end, Finished::Lost)), "{ended:?}");
+        store.submit(BEGINNING, of_group(101, "latter")).await.unwrap();
+        assert_eq!(store.stats(BEGINNING).await.unwrap().counts.total(), 5);
+        assert_eq!(listed(&store, "former").await, []);
+        assert_eq!(store.check(BEGINNING).await.unwrap(), Vec::<String>::new());
+    }
+}
