@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use runcue::{Address, Kind};
-use runcue_core::{Job, JobFilter, JobId};
+use runcue_core::{Job, JobFilter, JobId, Seq};
 use runcue_store::{Counts, ListRequest, LogChunk, Moved, MovedJob, Record, Store};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
@@ -107,7 +107,9 @@ pub async fn copy(
     clock::follow(&*target).await;
     let known = check_target(&*source, &*target, to).await?;
     let total = source.stats(clock::now()).await?.counts.total();
-    let mut work = Move { source, target, known, show: Show::new(app, total), counted: [0; 3] };
+    let in_use = purpose == Purpose::Backup && force;
+    let show = Show::new(app, total);
+    let mut work = Move { source, target, known, in_use, last: None, show, counted: [0; 3] };
     work.copy_all().await?;
     let (counts, verified, checksum) = work.verify(to).await?;
     work.show.end();
@@ -203,7 +205,7 @@ async fn check_target(
     }
 }
 
-fn page(before: Option<runcue_core::Seq>) -> ListRequest {
+fn page(before: Option<Seq>) -> ListRequest {
     ListRequest { filter: JobFilter::default(), before, limit: BATCH }
 }
 
@@ -213,6 +215,10 @@ struct Move {
     target: Arc<dyn Store>,
     /// There were jobs in the target when this began.
     known: bool,
+    /// Somebody may work on the source meanwhile, and the copy is as good as it can be then.
+    in_use: bool,
+    /// The last job that was handed over.
+    last: Option<Seq>,
     show: Show,
     /// Jobs that were new, brought up to date, and left alone.
     counted: [u64; 3],
@@ -229,6 +235,7 @@ impl Move {
                 definitions = Some(first.clone());
             }
             let (done, next) = (moved.jobs.len() as u64, moved.next);
+            self.last = moved.jobs.last().map(|one| one.job.seq).or(self.last);
             self.copy(moved).await?;
             self.show.advance(done);
             after = next;
@@ -316,6 +323,7 @@ impl Move {
                 let other = found.as_ref().map(checksum).transpose()?;
                 match other == Some(own) {
                     true => verified += 1,
+                    false if self.in_use && self.has_gone_on(job, found.as_ref())? => {}
                     false => different.push(job.id()),
                 }
                 whole.update(own);
@@ -329,19 +337,30 @@ impl Move {
         let now = clock::now();
         let (here, there) =
             (self.source.stats(now).await?.counts, self.target.stats(now).await?.counts);
-        let help =
-            "somebody works on one of them; stop that and move again: what is there already stays";
+        let help = "somebody works on one of them; stop that and move again: what is there already stays. If that does not \
+             help, move into an empty store";
         if let Some(first) = different.first() {
             let n = words::count(different.len() as u64, "job");
             let says = format!("{to} differs in {n}, the first is {first}");
             return Err(Trouble::failed(says).help(help));
         }
-        if here != there {
+        if here != there && !self.in_use {
             let says = format!("{to} has other counts of jobs by state");
             return Err(Trouble::failed(says).help(help));
         }
         let hex = whole.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok((here, verified, hex))
+    }
+
+    /// Whether a job differs only by what has happened since it was copied: what was asked for never changes, and who
+    /// came later cannot be there.
+    fn has_gone_on(&self, job: &Job, copied: Option<&Job>) -> Result<bool, Trouble> {
+        let spec =
+            |job: &Job| serde_json::to_value(&*job.spec).map_err(|error| bad_json("a job", &error));
+        match copied {
+            Some(copied) => Ok(spec(job)? == spec(copied)?),
+            None => Ok(self.last.is_none_or(|last| job.seq > last)),
+        }
     }
 }
 
