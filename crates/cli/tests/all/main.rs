@@ -21,6 +21,8 @@ mod json;
 mod lines;
 mod look;
 mod moves;
+#[cfg(target_os = "linux")]
+mod moving;
 mod run;
 mod sandbox;
 mod schedules;
