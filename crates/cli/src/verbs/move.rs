@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use runcue::{Address, Kind};
@@ -29,6 +29,8 @@ const BATCH: usize = 1000;
 const ASKED: usize = 16;
 /// Steps between two lines of progress where there is no terminal.
 const STEPS: u64 = 10;
+/// The same where steps are slow: nobody is to wonder for longer whether it goes on.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// Flags of `move`.
 #[derive(Debug, clap::Args)]
@@ -394,6 +396,7 @@ struct Show {
     total: u64,
     done: u64,
     steps: u64,
+    said: Instant,
 }
 
 impl Show {
@@ -405,7 +408,7 @@ impl Show {
             bar.set_message("moving");
             bar
         });
-        Self { out: app.out, bar, verb: "moved", total, done: 0, steps: 0 }
+        Self { out: app.out, bar, verb: "moved", total, done: 0, steps: 0, said: Instant::now() }
     }
 
     fn verify(&mut self) {
@@ -424,15 +427,34 @@ impl Show {
             return bar.set_position(self.done);
         }
         let line = format!("{} {} of {} jobs", self.verb, self.done, self.total);
-        match self.steps.is_multiple_of(STEPS) {
-            true => self.out.note(line),
-            false => self.out.detail(line),
+        if is_due(self.steps, self.said.elapsed()) {
+            self.said = Instant::now();
+            return self.out.note(line);
         }
+        self.out.detail(line);
     }
 
     fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Whether a line of progress is due, after so many steps and so long after the last one.
+fn is_due(steps: u64, since: Duration) -> bool {
+    steps.is_multiple_of(STEPS) || since >= SILENCE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_progress_is_due_after_many_steps_or_a_long_silence() {
+        let quick = Duration::from_millis(10);
+        let due: Vec<u64> = (1..=25).filter(|steps| is_due(*steps, quick)).collect();
+        assert_eq!(due, [10, 20]);
+        assert!(is_due(1, Duration::from_secs(5)) && !is_due(1, Duration::from_secs(4)));
     }
 }

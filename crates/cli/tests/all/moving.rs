@@ -79,6 +79,27 @@ impl Moving {
     }
 }
 
+/// Moves, and changes the queue when so much has been said. On a machine with much to do the change may come after the
+/// move's last look; then it is moved once more, with the next change.
+fn until_noticed(
+    sandbox: &Sandbox,
+    from: &str,
+    to: &str,
+    words: &str,
+    mut change: impl FnMut(&Moving),
+) -> (ExitStatus, String) {
+    for _ in 0..10 {
+        let mut moving = Moving::begin(sandbox, from, to);
+        moving.until(words);
+        change(&moving);
+        let ended = moving.end();
+        if !ended.0.success() {
+            return ended;
+        }
+    }
+    panic!("no change was noticed");
+}
+
 /// Expects one line that says what is wrong, and one with the fix.
 #[track_caller]
 fn is_refused((status, told): (ExitStatus, String), says: &str, fix: &str) {
@@ -101,22 +122,29 @@ async fn a_queue_that_changes_while_it_is_moved_is_noticed_and_moving_again_help
     for (from, to) in round {
         let (from, to) = (places.fresh(from), places.fresh(to));
         fill(&from, JOBS).await;
-        let mut moving = Moving::begin(&sandbox, &from, &to);
-        moving.until("moved 1000 of 6000 jobs");
-        let first = id(1).to_string();
-        let told = moving.meanwhile(&sandbox, &["cancel", &first, "--store", &from]);
-        assert_eq!(told, "cancelled 1 job\n");
-        let says = format!("differs in 1 job, the first is {first}");
-        is_refused(moving.end(), &says, "stop that and move again");
+        // Ids go from the first job on, which is the first to be copied and the last to be verified.
+        let mut cancelled = 0;
+        let ended = until_noticed(&sandbox, &from, &to, "moved 1000 of ", |moving| {
+            cancelled += 1;
+            let id = id(cancelled).to_string();
+            let told = moving.meanwhile(&sandbox, &["cancel", &id, "--store", &from]);
+            assert_eq!(told, "cancelled 1 job\n");
+        });
+        let says = format!("differs in 1 job, the first is {}", id(cancelled));
+        is_refused(ended, &says, "stop that and move again");
 
-        let mut moving = Moving::begin(&sandbox, &from, &to);
-        moving.until("verified 1000 of 6000 jobs");
-        moving.meanwhile(&sandbox, &["add", "--store", &from, "--", "true"]);
-        is_refused(moving.end(), "has other counts of jobs by state", "stop that and move again");
+        let mut added = 0;
+        let ended = until_noticed(&sandbox, &from, &to, "verified 1000 of ", |moving| {
+            added += 1;
+            moving.meanwhile(&sandbox, &["add", "--store", &from, "--", "true"]);
+        });
+        is_refused(ended, "has other counts of jobs by state", "stop that and move again");
 
+        let all = 6000 + added;
         let told = sandbox.run(&["move", &from, &to, "--json"]).json();
-        assert_eq!((&told["new"], &told["verified"]), (&1.into(), &6001.into()), "{from}: {told}");
-        assert_eq!(told["counts"]["cancelled"], 1, "{from}: {told}");
+        assert_eq!((&told["new"], &told["verified"]), (&1.into(), &all.into()), "{from}: {told}");
+        let expected = u64::try_from(cancelled).unwrap();
+        assert_eq!(told["counts"]["cancelled"], expected, "{from}: {told}");
         assert_eq!(told["checksum"].as_str().unwrap().len(), 64, "{told}");
     }
 }
@@ -213,7 +241,11 @@ async fn a_long_move_says_how_far_it_is_to_a_person_and_to_a_file() {
     let ended = sandbox.run(&["move", &from, &to]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let lines: Vec<&str> = ended.stderr.lines().collect();
-    assert_eq!(lines, ["moved 10000 of 10500 jobs", "verified 10000 of 10500 jobs"]);
+    // On a slow machine there are more.
+    for line in ["moved 10000 of 10500 jobs", "verified 10000 of 10500 jobs"] {
+        assert!(lines.contains(&line), "{lines:?}");
+    }
+    assert!(lines.len() < 20, "not a line per step: {lines:?}");
     let ended = sandbox.run(&["move", &from, &to, "--quiet"]);
     assert_eq!((ended.code, &*ended.stderr), (0, ""), "{ended:?}");
 
