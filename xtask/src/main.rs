@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Ok(Chore::Tidy) => test::tidy_alone(&root()),
         Ok(Chore::Http) => test::http_alone(&root()),
         Ok(Chore::Bench(words)) => {
-            programs::ensure_servers(&words).and_then(|()| cargo::bench(&root(), &words))
+            programs::ensure_measured(&words).and_then(|()| cargo::bench(&root(), &words))
         }
         Err(why) => Err(Trouble::Refused(format!("{why}; `cargo xtask help` says what there is"))),
     };

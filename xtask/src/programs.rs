@@ -17,7 +17,7 @@ struct Program {
     used_for: &'static str,
 }
 
-const PROGRAMS: [Program; 14] = [
+const PROGRAMS: [Program; 15] = [
     Program { name: "cc", package: "build-essential", used_for: "building SQLite" },
     Program {
         name: "sqlite3",
@@ -49,6 +49,11 @@ const PROGRAMS: [Program; 14] = [
     Program { name: "curl", package: "curl", used_for: "the example of a worker in bash" },
     Program { name: "jq", package: "jq", used_for: "the example of a worker in bash" },
     Program { name: "npm", package: "npm", used_for: "building and testing the dashboard" },
+    Program {
+        name: "node",
+        package: "nodejs",
+        used_for: "building and testing the dashboard, and other queues that are measured",
+    },
     Program {
         name: "chromium",
         package: "chromium",
@@ -85,20 +90,24 @@ pub fn ensure(root: &Path) -> Result<(), Trouble> {
     install_missing(&missing(is_there))
 }
 
-/// Makes sure that the servers are there which these words of a benchmark ask for: all of them if no part is named.
-pub fn ensure_servers(words: &[String]) -> Result<(), Trouble> {
+/// Makes sure that everything is there which these words of a benchmark ask for: the servers of the parts that are
+/// named, of all if none is, and what the other queues run on if they are to be measured.
+pub fn ensure_measured(words: &[String]) -> Result<(), Trouble> {
     let mut missing = missing(is_there);
     missing.retain(|program| is_measured(program.name, words));
     install_missing(&missing)
 }
 
 fn is_measured(program: &str, words: &[String]) -> bool {
-    let part = match program {
-        "postgres" => "postgres",
-        "redis-server" => "redis",
+    let has = |wanted: &str| words.iter().any(|word| word == wanted);
+    let parts: &[&str] = match program {
+        "postgres" => &["postgres"],
+        "redis-server" => &["redis"],
+        "npm" | "node" if has("--peers") => &["postgres", "redis"],
+        "python3" if has("--peers") => &["engine"],
         _ => return false,
     };
-    words.iter().all(|word| word.starts_with("--")) || words.iter().any(|word| word == part)
+    words.iter().all(|word| word.starts_with("--")) || parts.iter().any(|part| has(part))
 }
 
 fn install_missing(missing: &[&Program]) -> Result<(), Trouble> {
@@ -235,6 +244,29 @@ mod tests {
         assert!(!is_measured("postgres", &words("--peers redis engine")));
         assert!(is_measured("postgres", &words("--quick")), "everything is measured");
         assert!(!is_measured("chromium", &words("")));
+    }
+
+    #[test]
+    fn other_queues_need_what_they_run_on_if_they_are_to_be_measured() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for program in ["npm", "node"] {
+            for line in ["--peers", "--quick --peers", "redis --peers", "--peers engine postgres"] {
+                assert!(is_measured(program, &words(line)), "{program}: {line}");
+            }
+            for line in ["", "--quick", "redis", "--peers engine", "--peers latency"] {
+                assert!(!is_measured(program, &words(line)), "{program}: {line}");
+            }
+        }
+        assert!(is_measured("python3", &words("--peers engine")));
+        assert!(!is_measured("python3", &words("engine")));
+        assert!(!is_measured("python3", &words("--peers redis")));
+    }
+
+    #[test]
+    fn npm_and_node_are_named_with_the_packages_they_come_in() {
+        let advice = advice(&missing(|name| name != "npm" && name != "node"));
+        assert!(advice.contains("node is missing"), "{advice}");
+        assert!(advice.ends_with("apt-get install npm nodejs"), "{advice}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod starts;
 mod stores;
 mod table;
 
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail, ensure};
@@ -51,6 +51,9 @@ const PARTS: [&str; 12] = [
 /// Parts that run only when they are named: they take long and say little that is new every time.
 const LONG: [&str; 1] = ["soak"];
 
+/// Everything was printed that could be measured, and something that was asked for could not.
+const INCOMPLETE: u8 = 3;
+
 /// What was asked for besides the parts.
 #[derive(Clone, Copy)]
 struct Wanted {
@@ -58,15 +61,19 @@ struct Wanted {
     peers: bool,
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words == [http::RAW] {
-        return tokio::runtime::Runtime::new()?.block_on(http::serve_raw());
+        return tokio::runtime::Runtime::new()?
+            .block_on(http::serve_raw())
+            .map(|()| ExitCode::SUCCESS);
     }
     if let [word, url] = &words[..]
         && word == starts::SERVE
     {
-        return tokio::runtime::Runtime::new()?.block_on(starts::serve(url));
+        return tokio::runtime::Runtime::new()?
+            .block_on(starts::serve(url))
+            .map(|()| ExitCode::SUCCESS);
     }
     let has = |flag: &str| words.iter().any(|word| word == flag);
     let wanted = Wanted { quick: has("--quick"), peers: has("--peers") };
@@ -85,28 +92,42 @@ fn main() -> Result<()> {
     if let [part] = named[..] {
         let lines = tokio::runtime::Runtime::new()?.block_on(measure(part, wanted))?;
         println!("{}", table::render(&lines));
-        return Ok(());
+        return Ok(ended(lines.iter().any(table::Line::is_unmeasured)));
     }
     let parts = if named.is_empty() { PARTS.to_vec() } else { named };
-    let mut rows = String::new();
+    let (mut rows, mut incomplete) = (String::new(), false);
     for part in parts {
         eprintln!("{part} …");
-        rows.push_str(&in_its_own_process(part, wanted)?);
+        let (measured, lacks) = in_its_own_process(part, wanted)?;
+        rows.push_str(&measured);
+        incomplete |= lacks;
     }
     println!("{}{rows}", table::render(&[]));
-    Ok(())
+    Ok(ended(incomplete))
 }
 
-/// The rows of one part, measured by a process that has done nothing else, on disks that have settled.
-fn in_its_own_process(part: &str, wanted: Wanted) -> Result<String> {
+/// How the process ends when the table is printed.
+fn ended(incomplete: bool) -> ExitCode {
+    if !incomplete {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: not every peer that was asked for could be measured; why is said above");
+    INCOMPLETE.into()
+}
+
+/// The rows of one part, measured by a process that has done nothing else, on disks that have settled; and whether
+/// some are missing.
+fn in_its_own_process(part: &str, wanted: Wanted) -> Result<(String, bool)> {
     Command::new("sync").status()?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(part);
     command.args(wanted.quick.then_some("--quick")).args(wanted.peers.then_some("--peers"));
     let output = command.stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "the part {part} failed");
+    let incomplete = output.status.code() == Some(INCOMPLETE.into());
+    ensure!(output.status.success() || incomplete, "the part {part} failed");
     let rows = String::from_utf8(output.stdout)?;
-    Ok(rows.lines().skip(2).filter(|row| !row.is_empty()).map(|row| format!("{row}\n")).collect())
+    let rows = rows.lines().skip(2).filter(|row| !row.is_empty());
+    Ok((rows.map(|row| format!("{row}\n")).collect(), incomplete))
 }
 
 async fn measure(part: &str, wanted: Wanted) -> Result<Vec<table::Line>> {

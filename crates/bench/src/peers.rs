@@ -57,12 +57,12 @@ fn is_there(program: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs a peer that comes from npm; nothing if there is no npm.
-pub fn node(name: &str, url: &str, count: usize) -> Result<Option<Peer>> {
-    if !is_there("npm") || !is_there("node") {
-        eprintln!("{name} was not measured: npm and node are missing (apt-get install nodejs npm)");
-        return Ok(None);
-    }
+/// Runs a peer that comes from npm.
+pub fn node(name: &str, url: &str, count: usize) -> Result<Peer> {
+    ensure!(
+        is_there("npm") && is_there("node"),
+        "npm and node are missing (apt-get install nodejs npm)"
+    );
     let directory = directory()?;
     let script = if name == "bullmq" { BULLMQ } else { GRAPHILE_WORKER };
     let file = directory.join(format!("{name}.mjs"));
@@ -81,7 +81,7 @@ pub fn node(name: &str, url: &str, count: usize) -> Result<Option<Peer>> {
     let said = process.stdout.take().context("nobody listens to it")?;
     let mut said = BufReader::new(said);
     let theirs = Theirs::read(name, &mut said)?;
-    Ok(Some(Peer { name: name.to_owned(), theirs, process, said }))
+    Ok(Peer { name: name.to_owned(), theirs, process, said })
 }
 
 impl Peer {
@@ -100,20 +100,18 @@ impl Peer {
     }
 }
 
-/// Runs huey on a SQLite file; nothing if there is no Python that can install it.
-pub fn huey(place: &Path, count: usize) -> Result<Option<Theirs>> {
+/// Runs huey on a SQLite file.
+pub fn huey(place: &Path, count: usize) -> Result<Theirs> {
     let directory = directory()?;
     let environment = directory.join("python");
     let python = environment.join("bin/python");
     if !python.exists() {
         let mut make = Command::new("python3");
         make.args(["-m", "venv"]).arg(&environment).stdin(Stdio::null()).stdout(Stdio::null());
-        if !make.status().is_ok_and(|status| status.success()) {
-            eprintln!(
-                "huey was not measured: python3 with venv is missing (apt-get install python3-venv)"
-            );
-            return Ok(None);
-        }
+        ensure!(
+            make.status().is_ok_and(|status| status.success()),
+            "python3 with venv is missing (apt-get install python3-venv)"
+        );
     }
     let mut install = Command::new(&python);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "huey"]);
@@ -124,7 +122,7 @@ pub fn huey(place: &Path, count: usize) -> Result<Option<Theirs>> {
     run.arg(&file).arg(place).arg(count.to_string());
     let output = run.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "huey failed");
-    Theirs::read("huey", &mut &*output.stdout).map(Some)
+    Theirs::read("huey", &mut &*output.stdout)
 }
 
 impl Theirs {
@@ -147,6 +145,16 @@ fn number(name: &str, said: &serde_json::Value, key: &str) -> Result<f64> {
     said[key].as_f64().with_context(|| format!("{name} left out {key}"))
 }
 
+/// A peer, or a line that says that there was none: what is ours is worth printing all the same, and the end of the run
+/// tells that something was asked for in vain.
+fn measured<T>(name: &str, mode: &str, peer: Result<T>, lines: &mut Vec<Line>) -> Option<T> {
+    peer.inspect_err(|why| {
+        eprintln!("{name} was not measured: {why:#}");
+        lines.push(Line::unmeasured(name, mode));
+    })
+    .ok()
+}
+
 /// Rounds in which ours and theirs take turns.
 const ROUNDS: usize = 5;
 /// Jobs of ours in each; the scripts have as many of theirs.
@@ -159,10 +167,10 @@ pub async fn compare(
     goal: &Goal,
     server: &dyn Server,
     ours: Ours,
-    peer: Option<Peer>,
+    peer: Result<Peer>,
     lines: &mut Vec<Line>,
 ) -> Result<()> {
-    let Some(mut peer) = peer else { return Ok(()) };
+    let Some(mut peer) = measured(goal.name, &server.mode(), peer, lines) else { return Ok(()) };
     let mut waits = Vec::new();
     for between in Between::ALL {
         let mut both = [const { Vec::new() }; 2];
@@ -192,8 +200,8 @@ pub async fn compare(
 }
 
 /// A line of huey's drain beside that of an engine.
-pub fn compare_drain(mode: &str, ours: f64, theirs: Option<Theirs>, lines: &mut Vec<Line>) {
-    let Some(theirs) = theirs else { return };
+pub fn compare_drain(mode: &str, ours: f64, theirs: Result<Theirs>, lines: &mut Vec<Line>) {
+    let Some(theirs) = measured("huey", mode, theirs, lines) else { return };
     let what =
         format!("drain through the engine beside huey {} ({})", theirs.version, theirs.chosen);
     let line = rate(&what, mode, ours, theirs.drain, 1.0);
@@ -206,4 +214,19 @@ fn rate(what: &str, mode: &str, ours: f64, theirs: f64, least: f64) -> Line {
     let goal = format!("≥ {least:.2} of theirs");
     Line::figure(what, mode, figure, &goal, Some(ratio >= least))
         .beside(format!("{}/s", thousands(theirs)), ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_could_not_be_measured_leaves_a_line_and_one_that_was_none() {
+        let mut lines = Vec::new();
+        assert_eq!(measured("huey", "full", Ok(1), &mut lines), Some(1));
+        assert!(lines.is_empty());
+        let missing: Result<u8> = Err(anyhow::anyhow!("npm is missing"));
+        assert_eq!(measured("BullMQ", "everysec", missing, &mut lines), None);
+        assert!(lines.iter().all(Line::is_unmeasured) && lines.len() == 1);
+    }
 }

@@ -215,7 +215,7 @@ pub async fn measure(count: usize, with_peers: bool, lines: &mut Vec<Line>) -> R
     let ours = servers::measure(&server, count, async |_| floor(&server, count), lines).await?;
     if with_peers {
         let wanted = peers::Goal { rate: 3.0, name: "BullMQ" };
-        let peer = peers::node("bullmq", &server.server.url(), count)?;
+        let peer = peers::node("bullmq", &server.server.url(), count);
         peers::compare(&wanted, &server, ours, peer, lines).await?;
     }
     Ok(())

@@ -1,5 +1,8 @@
 //! The table that is printed: one line per figure, beside the floor of the same run.
 
+/// Stands where a peer's figure would.
+const NOT_MEASURED: &str = "not measured";
+
 /// One line.
 pub struct Line {
     pub what: String,
@@ -31,6 +34,17 @@ impl Line {
         let (floor, ratio) = ("–".to_owned(), "–".to_owned());
         let (what, mode, goal) = (what.to_owned(), mode.to_owned(), goal.to_owned());
         Self { what, ours, floor, ratio, mode, goal, met }
+    }
+
+    /// In place of the figures beside a peer that could not be measured.
+    pub fn unmeasured(peer: &str, mode: &str) -> Self {
+        let line = Self::figure(&format!("beside {peer}"), mode, "–".to_owned(), "–", None);
+        Self { floor: NOT_MEASURED.to_owned(), ..line }
+    }
+
+    /// Whether it stands in place of figures that were asked for.
+    pub fn is_unmeasured(&self) -> bool {
+        self.floor == NOT_MEASURED
     }
 
     /// A figure beside another one of the same run.
@@ -71,4 +85,23 @@ pub fn thousands(number: f64) -> String {
         text.push(digit);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_was_not_measured_has_a_line_that_is_known_for_it() {
+        let line = Line::unmeasured("BullMQ", "everysec");
+        assert!(line.is_unmeasured());
+        let text = render(&[line]);
+        assert!(
+            text.ends_with("| beside BullMQ | – | not measured | – | everysec | – | – |\n"),
+            "{text}"
+        );
+        let figure = Line::figure("drain", "full", "1/s".to_owned(), "–", None);
+        assert!(!figure.beside("2/s".to_owned(), 0.5).is_unmeasured());
+        assert!(!Line::rate("drain", "full", 1.0, 2.0, 0.5).is_unmeasured());
+    }
 }

@@ -69,6 +69,14 @@ impl Check {
         let verdict = Verdict::Bad;
         Self { name, verdict, detail: detail.into(), help: Some(help.into()) }
     }
+
+    /// One that could not be made, with the reason.
+    fn unanswered(name: &'static str, trouble: Trouble) -> Result<Self, Trouble> {
+        match trouble {
+            Trouble::Told { says, help, .. } => Ok(Self::bad(name, says, help.unwrap_or_default())),
+            gone @ Trouble::ReaderGone => Err(gone),
+        }
+    }
 }
 
 /// Looks for what is wrong. Ends with 1 if something is.
@@ -82,11 +90,13 @@ pub async fn run(_: Args, app: &App) -> Result<Exit, Trouble> {
         checks.extend(file_checks(path));
     }
     match app.store() {
-        Ok(store) => checks.extend(store_checks(&*store, &address).await?),
-        Err(Trouble::Told { says, help, .. }) => {
-            checks.push(Check::bad("store", says, help.unwrap_or_default()));
+        Ok(store) => {
+            // A store that cannot answer is what people call the doctor for: what was found until then is told too.
+            if let Err(trouble) = store_checks(&*store, &address, &mut checks).await {
+                checks.push(Check::unanswered("store", trouble)?);
+            }
         }
-        Err(gone) => return Err(gone),
+        Err(trouble) => checks.push(Check::unanswered("store", trouble)?),
     }
     tell(&checks, app)?;
     let bad = checks.iter().any(|check| check.verdict == Verdict::Bad);
@@ -113,36 +123,38 @@ fn tell(checks: &[Check], app: &App) -> Result<(), Trouble> {
     Ok(())
 }
 
-async fn store_checks(store: &dyn Store, address: &Address) -> Result<Vec<Check>, Trouble> {
+async fn store_checks(
+    store: &dyn Store,
+    address: &Address,
+    checks: &mut Vec<Check>,
+) -> Result<(), Trouble> {
     let now = clock::now();
     let view = status::look(store, address, now).await?;
-    let mut checks = vec![
-        Check::ok(
-            "store",
-            format!("{} with {}", view.store, words::count(view.counts.total(), "job")),
-        ),
-        durability(store.durability()),
-    ];
+    let jobs = words::count(view.counts.total(), "job");
+    checks.push(Check::ok("store", format!("{} with {jobs}", view.store)));
+    checks.push(durability(store.durability()));
     checks.extend(place(store).await?);
-    if let Some(trouble) = store.trouble() {
-        checks.push(Check::bad(
-            "trouble",
-            trouble,
-            "it goes on trying by itself; see to the server",
-        ));
-    }
-    checks.push(data(store, now).await?);
+    let data = data(store, now).await?;
+    // Whether changes can be written is known only after somebody has asked the one who writes; if they cannot, that
+    // is why the data could not be looked at.
+    checks.push(match store.trouble() {
+        Some(trouble) => {
+            Check::bad("trouble", trouble, "runcue goes on trying by itself; see to the server")
+        }
+        None => data,
+    });
     checks.push(workers(&view));
     checks.push(work(&view, now));
     checks.push(leases(store, &view, now).await?);
     checks.extend(failures(&view));
     checks.extend(refused(store).await?);
-    Ok(checks)
+    Ok(())
 }
 
 /// What an acknowledged write survives. That a crash may lose some is worth knowing beforehand.
 fn durability(words: &str) -> Check {
-    match ["may lose", "loses", "lost"].iter().any(|word| words.contains(word)) {
+    let warned = ["may lose", "loses", "lost", "not of its machine", "does not say"];
+    match warned.iter().any(|word| words.contains(word)) {
         true => Check::warning(
             "durability",
             words,
@@ -182,7 +194,10 @@ fn skew(ahead: i64) -> Check {
 }
 
 async fn data(store: &dyn Store, now: Timestamp) -> Result<Check, Trouble> {
-    let found = store.check(now).await?;
+    let found = match store.check(now).await {
+        Ok(found) => found,
+        Err(error) => return Check::unanswered("data", error.into()),
+    };
     Ok(match found.as_slice() {
         [] => Check::ok("data", "the stored data agrees with itself"),
         [first, ..] => Check::bad(

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use runcue::{Address, Kind};
-use runcue_core::{Job, JobFilter, JobId};
+use runcue_core::{Job, JobFilter, JobId, Seq};
 use runcue_store::{Counts, ListRequest, LogChunk, Moved, MovedJob, Record, Store};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
@@ -29,6 +29,8 @@ const BATCH: usize = 1000;
 const ASKED: usize = 16;
 /// Steps between two lines of progress where there is no terminal.
 const STEPS: u64 = 10;
+/// The same where steps are slow: nobody is to wonder for longer whether it goes on.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// Flags of `move`.
 #[derive(Debug, clap::Args)]
@@ -107,7 +109,9 @@ pub async fn copy(
     clock::follow(&*target).await;
     let known = check_target(&*source, &*target, to).await?;
     let total = source.stats(clock::now()).await?.counts.total();
-    let mut work = Move { source, target, known, show: Show::new(app, total), counted: [0; 3] };
+    let in_use = purpose == Purpose::Backup && force;
+    let show = Show::new(app, total);
+    let mut work = Move { source, target, known, in_use, last: None, show, counted: [0; 3] };
     work.copy_all().await?;
     let (counts, verified, checksum) = work.verify(to).await?;
     work.show.end();
@@ -203,7 +207,7 @@ async fn check_target(
     }
 }
 
-fn page(before: Option<runcue_core::Seq>) -> ListRequest {
+fn page(before: Option<Seq>) -> ListRequest {
     ListRequest { filter: JobFilter::default(), before, limit: BATCH }
 }
 
@@ -213,6 +217,10 @@ struct Move {
     target: Arc<dyn Store>,
     /// There were jobs in the target when this began.
     known: bool,
+    /// Somebody may work on the source meanwhile, and the copy is as good as it can be then.
+    in_use: bool,
+    /// The last job that was handed over.
+    last: Option<Seq>,
     show: Show,
     /// Jobs that were new, brought up to date, and left alone.
     counted: [u64; 3],
@@ -229,6 +237,7 @@ impl Move {
                 definitions = Some(first.clone());
             }
             let (done, next) = (moved.jobs.len() as u64, moved.next);
+            self.last = moved.jobs.last().map(|one| one.job.seq).or(self.last);
             self.copy(moved).await?;
             self.show.advance(done);
             after = next;
@@ -316,6 +325,7 @@ impl Move {
                 let other = found.as_ref().map(checksum).transpose()?;
                 match other == Some(own) {
                     true => verified += 1,
+                    false if self.in_use && self.has_gone_on(job, found.as_ref())? => {}
                     false => different.push(job.id()),
                 }
                 whole.update(own);
@@ -329,19 +339,30 @@ impl Move {
         let now = clock::now();
         let (here, there) =
             (self.source.stats(now).await?.counts, self.target.stats(now).await?.counts);
-        let help =
-            "somebody works on one of them; stop that and move again: what is there already stays";
+        let help = "somebody works on one of them; stop that and move again: what is there already stays. If that does not \
+             help, move into an empty store";
         if let Some(first) = different.first() {
             let n = words::count(different.len() as u64, "job");
             let says = format!("{to} differs in {n}, the first is {first}");
             return Err(Trouble::failed(says).help(help));
         }
-        if here != there {
+        if here != there && !self.in_use {
             let says = format!("{to} has other counts of jobs by state");
             return Err(Trouble::failed(says).help(help));
         }
         let hex = whole.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok((here, verified, hex))
+    }
+
+    /// Whether a job differs only by what has happened since it was copied: what was asked for never changes, and who
+    /// came later cannot be there.
+    fn has_gone_on(&self, job: &Job, copied: Option<&Job>) -> Result<bool, Trouble> {
+        let spec =
+            |job: &Job| serde_json::to_value(&*job.spec).map_err(|error| bad_json("a job", &error));
+        match copied {
+            Some(copied) => Ok(spec(job)? == spec(copied)?),
+            None => Ok(self.last.is_none_or(|last| job.seq > last)),
+        }
     }
 }
 
@@ -375,6 +396,7 @@ struct Show {
     total: u64,
     done: u64,
     steps: u64,
+    said: Instant,
 }
 
 impl Show {
@@ -386,7 +408,7 @@ impl Show {
             bar.set_message("moving");
             bar
         });
-        Self { out: app.out, bar, verb: "moved", total, done: 0, steps: 0 }
+        Self { out: app.out, bar, verb: "moved", total, done: 0, steps: 0, said: Instant::now() }
     }
 
     fn verify(&mut self) {
@@ -405,15 +427,34 @@ impl Show {
             return bar.set_position(self.done);
         }
         let line = format!("{} {} of {} jobs", self.verb, self.done, self.total);
-        match self.steps.is_multiple_of(STEPS) {
-            true => self.out.note(line),
-            false => self.out.detail(line),
+        if is_due(self.steps, self.said.elapsed()) {
+            self.said = Instant::now();
+            return self.out.note(line);
         }
+        self.out.detail(line);
     }
 
     fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Whether a line of progress is due, after so many steps and so long after the last one.
+fn is_due(steps: u64, since: Duration) -> bool {
+    steps.is_multiple_of(STEPS) || since >= SILENCE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_progress_is_due_after_many_steps_or_a_long_silence() {
+        let quick = Duration::from_millis(10);
+        let due: Vec<u64> = (1..=25).filter(|steps| is_due(*steps, quick)).collect();
+        assert_eq!(due, [10, 20]);
+        assert!(is_due(1, Duration::from_secs(5)) && !is_due(1, Duration::from_secs(4)));
     }
 }

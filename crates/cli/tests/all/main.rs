@@ -8,6 +8,7 @@ mod crash;
 mod deploy;
 #[cfg(target_os = "linux")]
 mod disk;
+mod doctor;
 mod examples;
 mod find;
 #[cfg(all(feature = "postgres", feature = "redis"))]
@@ -16,8 +17,12 @@ mod fleet;
 mod hub;
 mod inbox;
 mod json;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod lines;
 mod look;
 mod moves;
+#[cfg(target_os = "linux")]
+mod moving;
 mod run;
 mod sandbox;
 mod schedules;

@@ -22,12 +22,12 @@ use crate::sandbox::Sandbox;
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[expect(clippy::disallowed_methods, reason = "what is moved is as old as the test")]
-fn now() -> Timestamp {
+pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap())
 }
 
-fn scene(url: &str) -> Scene {
+pub fn scene(url: &str) -> Scene {
     Scene { store: runcue::open(url).unwrap(), now: now(), worker: worker(7) }
 }
 
@@ -127,7 +127,7 @@ async fn picture_of(url: &str) -> String {
 }
 
 /// Fresh places of every kind, as long as this lives.
-struct Places {
+pub struct Places {
     directory: TempDir,
     made: usize,
     #[cfg(feature = "postgres")]
@@ -137,7 +137,7 @@ struct Places {
 }
 
 impl Places {
-    const KINDS: &[&str] = &[
+    pub const KINDS: &[&str] = &[
         "sqlite",
         #[cfg(feature = "lmdb")]
         "lmdb",
@@ -147,7 +147,7 @@ impl Places {
         "redis",
     ];
 
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             directory: TempDir::new().unwrap(),
             made: 0,
@@ -158,7 +158,7 @@ impl Places {
         }
     }
 
-    fn fresh(&mut self, kind: &str) -> String {
+    pub fn fresh(&mut self, kind: &str) -> String {
         self.made += 1;
         let path = self.directory.path().join(self.made.to_string());
         match kind {
@@ -237,8 +237,10 @@ async fn a_move_that_was_killed_goes_on_and_doubles_nothing() {
     const JOBS: u128 = 12_000;
     let sandbox = Sandbox::new();
     let mut places = Places::new();
-    for kind in Places::KINDS {
-        let (from, to) = (places.fresh("sqlite"), places.fresh(kind));
+    let others = Places::KINDS.iter().filter(|kind| **kind != "sqlite");
+    let back = others.map(|kind| (*kind, "sqlite"));
+    for (from, kind) in Places::KINDS.iter().map(|kind| ("sqlite", *kind)).chain(back) {
+        let (from, to) = (places.fresh(from), places.fresh(kind));
         let source = scene(&from);
         source.submit((1..=JOBS / 2).map(job)).await;
         source.submit((JOBS / 2 + 1..=JOBS).map(|n| job_after(n, &[n - JOBS / 2]))).await;

@@ -32,11 +32,16 @@ impl Ended {
         self.stdout
     }
 
-    /// Expects an exit code and the words `error:` and `help:` on standard error, one line each.
+    /// Expects an exit code and, on standard error, one line that begins with `error: ` and stands first. At most one
+    /// begins with `help: `: a fix may stand in the line itself, and words that are not understood are answered with
+    /// the usage behind it.
     #[track_caller]
     pub fn refused(self, code: i32) -> String {
         assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         assert!(self.stderr.starts_with("error: "), "{}", self.stderr);
+        let begin = |word: &str| self.stderr.lines().filter(|line| line.starts_with(word)).count();
+        assert_eq!((begin("error: "), begin("help: ") <= 1), (1, true), "{}", self.stderr);
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
         self.stderr
     }
 

@@ -2,30 +2,53 @@
 
 use std::time::Duration;
 
-use super::arena::{Arena, now};
+use super::arena::{Arena, Victim, now};
 use super::dice::Dice;
 use super::{patience, scaled};
 
 /// Milliseconds.
 const SECOND: i64 = 1000;
+/// Beside a file the others see at once who is dead, however long its leases last.
+const BESIDE_A_FILE: &str = "30s";
+/// What a dead worker held on a server comes back only when its lease has lapsed.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+const ON_A_SERVER: &str = "2s";
 
 #[test]
 fn every_tick_has_one_job_however_many_workers_die_at_it() {
-    play(&Arena::new());
+    play(&Arena::new(), BESIDE_A_FILE);
 }
 
 #[cfg(feature = "lmdb")]
 #[test]
 fn every_tick_has_one_job_on_lmdb_too() {
-    play(&Arena::on("lmdb:queue"));
+    play(&Arena::on("lmdb:queue"), BESIDE_A_FILE);
 }
 
-fn play(arena: &Arena) {
+#[cfg(feature = "postgres")]
+#[test]
+fn every_tick_has_one_job_on_postgres_too() {
+    let server = runcue_test_servers::Postgres::settings().durable().start().unwrap();
+    play(&Arena::on(&server.url()), ON_A_SERVER);
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn every_tick_has_one_job_on_redis_too() {
+    let server = runcue_test_servers::Redis::settings().durable().start().unwrap();
+    play(&Arena::on(&server.url()), ON_A_SERVER);
+}
+
+fn worker(arena: &Arena, lease: &str) -> Victim {
+    arena.spawn(&["work", "--jobs", "2", "--lease", lease, "--quiet"])
+}
+
+fn play(arena: &Arena, lease: &str) {
     let when = ["--cron", "* * * * * *", "--missed", "all", "--max-attempts", "1000"];
     let words = [&["schedule", "add", "tick"], &when[..], &["--", "true"]].concat();
     arena.run(&words).ok();
     let mut dice = Dice::new();
-    let mut workers = [arena.worker(2), arena.worker(2)];
+    let mut workers = [worker(arena, lease), worker(arena, lease)];
     for n in 0..scaled(8) {
         // Just before, at or just after a full second, which is when somebody fires.
         let instant = Duration::from_micros(dice.below(30_000) + 985_000);
@@ -34,7 +57,7 @@ fn play(arena: &Arena) {
         });
         std::thread::sleep(instant);
         workers[n % 2].kill();
-        workers[n % 2] = arena.worker(2);
+        workers[n % 2] = worker(arena, lease);
     }
     arena.run(&["schedule", "pause", "tick"]).ok();
     for worker in &mut workers {

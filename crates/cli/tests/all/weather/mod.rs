@@ -2,6 +2,7 @@
 //! its clock is off, nobody trusts its certificate. The daemon says in one line what is wrong and what helps, goes on
 //! trying, and goes on working when it is over; nothing that was acknowledged is lost and nothing is done twice.
 
+mod apart;
 mod clocks;
 mod connections;
 mod disk;
