@@ -21,6 +21,8 @@ pub enum Script {
     Ask,
     /// Says in which lanes jobs are ready.
     Waiting,
+    /// Wakes the other daemons.
+    Tell,
 }
 
 struct Loaded {
@@ -28,7 +30,9 @@ struct Loaded {
     hash: String,
 }
 
-static LOADED: LazyLock<[Loaded; 8]> = LazyLock::new(|| {
+const PREFIX: &str = "local prefix = string.sub(KEYS[1], 1, -5)";
+
+static LOADED: LazyLock<[Loaded; 9]> = LazyLock::new(|| {
     let carry_out = include_str!("../lua/carry_out.lua");
     let pass_on = include_str!("../lua/pass_on.lua");
     let tell = include_str!("../lua/tell.lua");
@@ -41,6 +45,7 @@ static LOADED: LazyLock<[Loaded; 8]> = LazyLock::new(|| {
         [pass_on, include_str!("../lua/abandon.lua")].join("\n"),
         include_str!("../lua/ask.lua").to_owned(),
         include_str!("../lua/waiting.lua").to_owned(),
+        [PREFIX, tell, "tell(ARGV[1], ARGV[2], ARGV[3])"].join("\n"),
     ]
     .map(|text| Loaded { hash: redis::Script::new(&text).get_hash().to_owned(), text })
 });
@@ -52,11 +57,6 @@ static CARRY_OUT: LazyLock<String> = LazyLock::new(|| {
 static CONDITION: LazyLock<String> =
     LazyLock::new(|| bare(&[include_str!("../lua/condition.lua")]));
 
-static TELL: LazyLock<String> = LazyLock::new(|| {
-    let prefix = "local prefix = string.sub(KEYS[1], 1, -5)";
-    bare(&[prefix, include_str!("../lua/tell.lua"), "tell(ARGV[1], ARGV[2], ARGV[3])"])
-});
-
 /// Scripts that travel with each call do so without their comments.
 fn bare(parts: &[&str]) -> String {
     let lines = parts.iter().flat_map(|text| text.lines()).map(str::trim);
@@ -66,7 +66,7 @@ fn bare(parts: &[&str]) -> String {
 }
 
 impl Script {
-    /// Carries changes out, in the middle of a transaction. It goes there as text, as the two below: a script that the server
+    /// Carries changes out, in the middle of a transaction. It goes there as text, as the one below: a script that the server
     /// had forgotten would be missing from a transaction that takes place all the same.
     pub fn carry_out() -> &'static str {
         &CARRY_OUT
@@ -77,13 +77,8 @@ impl Script {
         &CONDITION
     }
 
-    /// Wakes the other daemons.
-    pub fn tell() -> &'static str {
-        &TELL
-    }
-
     /// Every script.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Begin,
         Self::Commit,
         Self::Stage,
@@ -92,6 +87,7 @@ impl Script {
         Self::Abandon,
         Self::Ask,
         Self::Waiting,
+        Self::Tell,
     ];
 
     /// What it does.

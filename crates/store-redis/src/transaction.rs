@@ -101,9 +101,10 @@ impl Transaction<'_> {
             [b"MAXLEN", b"~", b"500", entry.as_bytes(), b"c", self.delta.as_bytes()];
         link.queue(&mut batch, "XADD", "changes", &words);
         self.changes.queue(link, &mut batch);
+        let mut tells = None;
         if let Some((news, [behind, first])) = self.news {
-            let words = [news, behind, first].map(str::as_bytes);
-            link.queue_text(&mut batch, Script::tell(), &words);
+            tells = Some(batch.len() - MULTI - 1);
+            link.queue_script(&mut batch, Script::Tell, &[news, behind, first].map(str::as_bytes));
         }
         let kept = matches!(self.turn, Some((_, Some(_))));
         if let Some((_, Some(lasts))) = self.turn {
@@ -138,13 +139,20 @@ impl Transaction<'_> {
         if let Some(refused) = replies[..exec].iter().find(|reply| is_error(reply)) {
             link.good(refused.clone())?;
         }
-        let done = link.good(replies[exec].clone())?;
-        if let Some(word) = ends.filter(|_| is_error(&replies[exec + 1]))
-            // The server has forgotten that script. Without it the turn would expire.
-            && let Err(away @ StoreError::Unavailable(_)) =
-                link.script(Script::Abandon, &[word.as_bytes()])
-        {
-            return Err(away);
+        let mut done = replies[exec].clone();
+        let unsaid = tells.and_then(|at| match &mut done {
+            Value::Array(done) => done.get_mut(at).filter(|reply| is_error(reply)),
+            _ => None,
+        });
+        // Nobody's commit fails for that, and without it those who wait would hear of this only when they look by themselves.
+        let unsaid = unsaid.map(|reply| *reply = Value::Nil);
+        let done = link.good(done)?;
+        if let (Some(()), Some((news, [behind, first]))) = (unsaid, self.news) {
+            self.again(link, Script::Tell, &[news, behind, first])?;
+        }
+        if let Some(word) = ends.filter(|_| is_error(&replies[exec + 1])) {
+            // And the turn would expire.
+            self.again(link, Script::Abandon, &[word])?;
         }
         let [.., waits, line, lasts, now] = items(&done) else {
             return Ok(Done::Refused(replies.swap_remove(CONDITION)));
@@ -158,14 +166,25 @@ impl Transaction<'_> {
         Ok(Done::Written { now: now.clone(), kept, hurry, line, read })
     }
 
+    /// Runs a script that the server had forgotten. What does not come of it comes to pass by itself, later.
+    fn again(&self, link: &mut Link, script: Script, words: &[&str]) -> Result<()> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        match link.script(script, &words) {
+            Err(away @ StoreError::Unavailable(_)) => Err(away),
+            _ => Ok(()),
+        }
+    }
+
     fn queue_condition(&self, link: &Link, batch: &mut Batch) {
-        let (meta, turn) = (link.keys().key("meta"), link.keys().key("turn"));
+        let [meta, turn, id] = ["meta", "turn", "id"].map(|name| link.keys().key(name));
         batch.add(&[b"WATCH", meta.as_bytes(), turn.as_bytes()]);
         let (schema, follows) = (SCHEMA.to_string(), self.follows.to_string());
         let word = self.turn.map_or("", |(word, _)| word);
-        let head = [&*schema, &*follows, word].map(str::as_bytes);
-        let words: Vec<&[u8]> = head.into_iter().chain(self.ids.iter().map(|id| &id[..])).collect();
-        link.queue_text(batch, Script::condition(), &words);
+        let head =
+            ["EVAL", Script::condition(), "3", &*meta, &*turn, &*id, &*schema, &*follows, word];
+        let head = head.into_iter().map(str::as_bytes);
+        let words: Vec<&[u8]> = head.chain(self.ids.iter().map(|id| &id[..])).collect();
+        batch.add(&words);
     }
 }
 
