@@ -24,8 +24,9 @@ pub fn open(options: Options) -> Result<RedisStore> {
     let instance = random(&options)?;
     let mut backend = RedisBackend::new(options.clone(), instance);
     let ears = backend.ears();
-    let persistence = persistence::inspect(&mut options.connect()?, &options)?;
+    // A server that cannot be used has nothing else to say.
     backend.connect()?;
+    let persistence = persistence::inspect(&mut options.connect()?, &options)?;
     let settings = Settings {
         place: options.place.clone(),
         instance,

@@ -186,14 +186,14 @@ impl<T: Tables + Transaction> Worker<T> {
                 Ok(Ok(answer)) => answers.push(answer),
                 Ok(Err(error)) if error.is_refusal() => (request.refuse)(error),
                 Ok(Err(error)) => {
-                    failed = Some(repeat(&error));
+                    failed = Some(error.repeat());
                     (request.refuse)(error);
                     break;
                 }
                 Err(_) => {
                     let error =
                         StoreError::Unavailable("an operation failed inside the store".to_owned());
-                    failed = Some(repeat(&error));
+                    failed = Some(error.repeat());
                     (request.refuse)(error);
                     break;
                 }
@@ -216,7 +216,7 @@ impl<T: Tables + Transaction> Worker<T> {
                 if matches!(error, StoreError::DiskFull { .. }) {
                     self.machine.tables().make_room();
                 }
-                answers.into_iter().for_each(|answer| answer(Some(repeat(&error))));
+                answers.into_iter().for_each(|answer| answer(Some(error.repeat())));
             }
         }
     }
@@ -261,21 +261,6 @@ fn next<T>(requests: &Receiver<Request<T>>) -> Option<Request<T>> {
 
 fn refuse_all<T>(requests: impl Iterator<Item = Request<T>>, error: &StoreError) {
     for request in requests {
-        (request.refuse)(repeat(error));
-    }
-}
-
-/// The same error for another caller of the same transaction.
-fn repeat(error: &StoreError) -> StoreError {
-    match error {
-        StoreError::DiskFull { place } => StoreError::DiskFull { place: place.clone() },
-        StoreError::ReadOnly { place, why } => {
-            StoreError::ReadOnly { place: place.clone(), why: why.clone() }
-        }
-        StoreError::Corrupt { place, why } => {
-            StoreError::Corrupt { place: place.clone(), why: why.clone() }
-        }
-        StoreError::Unavailable(why) => StoreError::Unavailable(why.clone()),
-        other => StoreError::Unavailable(other.to_string()),
+        (request.refuse)(error.repeat());
     }
 }
