@@ -403,7 +403,8 @@ impl Backend for RedisBackend {
         if !self.word.is_empty() {
             link.script(Script::Abandon, &[self.word.as_bytes()])?;
         }
-        self.transacts = self.options.transactions && Transaction::is_allowed(&mut link)?;
+        self.transacts =
+            self.options.transactions && Transaction::is_allowed(&mut link, &self.daemon)?;
         self.connections += 1;
         self.word = format!("{}.{}", self.daemon, self.connections);
         self.link = Some(link);

@@ -10,6 +10,7 @@
 //! | `next` | string | the word of the daemon whose turn is next; expires |
 //! | `gate:<word>` | list | tells the daemon that it is next; expires |
 //! | `commit:<daemon>` | string | the latest commit of a daemon, to recognise it when a reply is lost |
+//! | `try:<daemon>` | string | whether the server refuses what it has to refuse is tried with it, at every connection |
 //! | `changes` | stream | what each of the latest revisions changed, by revision |
 //! | `staged:<commit>` | list | parts of a large commit |
 //! | `spec`, `life` | hash | jobs by place: what was asked for, and what has happened |

@@ -61,22 +61,31 @@ pub enum Done {
     Refused(Value),
 }
 
+/// No commit follows this revision: the first is 1.
+const NEVER: u64 = 0;
+
 /// Where the replies to these stand.
 const WATCH: usize = 0;
 const CONDITION: usize = 1;
 const MULTI: usize = 2;
 
 impl Transaction<'_> {
-    /// Whether a server lets us do this.
+    /// Whether a server lets us do this, and refuses a transaction whose condition does not hold: what it promises is tried
+    /// with every connection, because everything rests on it.
     ///
     /// # Errors
     /// As every call.
-    pub fn is_allowed(link: &mut Link) -> Result<bool> {
+    pub fn is_allowed(link: &mut Link, daemon: &str) -> Result<bool> {
         let mut batch = Batch::default();
-        batch.add(&[b"WATCH", link.keys().key("meta").as_bytes()]);
+        let own = format!("try:{daemon}");
+        link.queue(&mut batch, "SET", &own, &[b"1", b"EX", b"60"]);
+        queue_condition(link, &mut batch, NEVER, "", &own, &[]);
         batch.add(&[b"MULTI"]);
         batch.add(&[b"EXEC"]);
-        Ok(link.send(&batch)?.iter().all(|reply| link.good(reply.clone()).is_ok()))
+        let exec = batch.len() - 1;
+        link.queue(&mut batch, "DEL", &own, &[]);
+        let replies = link.send(&batch)?;
+        Ok(!replies.iter().any(is_error) && replies[exec] == Value::Nil)
     }
 
     /// Sends it, in one round trip, and does something else while the server is busy with it.
@@ -89,12 +98,13 @@ impl Transaction<'_> {
         meanwhile: impl FnOnce(&mut Link) -> Result<()>,
     ) -> Result<Done> {
         let mut batch = Batch::default();
-        self.queue_condition(link, &mut batch);
+        let word = self.turn.map_or("", |(word, _)| word);
+        let commit = format!("commit:{}", self.daemon);
+        queue_condition(link, &mut batch, self.follows, word, &commit, self.ids);
         batch.add(&[b"MULTI"]);
         let revision = (self.follows + 1).to_string();
         let meta = [b"revision", revision.as_bytes(), b"numbers", self.numbers.as_bytes()];
         link.queue(&mut batch, "HSET", "meta", &meta);
-        let commit = format!("commit:{}", self.daemon);
         link.queue(&mut batch, "SET", &commit, &[self.id.as_bytes(), b"EX", b"604800"]);
         let entry = format!("{revision}-0");
         let words: [&[u8]; 6] =
@@ -131,8 +141,8 @@ impl Transaction<'_> {
         if let Some(place) =
             [WATCH, CONDITION, MULTI].into_iter().find(|at| is_error(&replies[*at]))
         {
-            // The right to do this was taken away a moment ago. What was to be one step under a condition was perhaps neither,
-            // and may have been taken: whoever made the commit looks.
+            // The right to do this was taken away since we connected. What was to be one step under a condition was perhaps
+            // neither, and may have been taken: whoever made the commit looks, on a connection on which it is tried anew.
             let why = link.good(replies[place].clone()).err().map(|error| error.to_string());
             return Err(StoreError::Unavailable(why.unwrap_or_default()));
         }
@@ -174,18 +184,25 @@ impl Transaction<'_> {
             _ => Ok(()),
         }
     }
+}
 
-    fn queue_condition(&self, link: &Link, batch: &mut Batch) {
-        let [meta, turn, id] = ["meta", "turn", "id"].map(|name| link.keys().key(name));
-        batch.add(&[b"WATCH", meta.as_bytes(), turn.as_bytes()]);
-        let (schema, follows) = (SCHEMA.to_string(), self.follows.to_string());
-        let word = self.turn.map_or("", |(word, _)| word);
-        let head =
-            ["EVAL", Script::condition(), "3", &*meta, &*turn, &*id, &*schema, &*follows, word];
-        let head = head.into_iter().map(str::as_bytes);
-        let words: Vec<&[u8]> = head.chain(self.ids.iter().map(|id| &id[..])).collect();
-        batch.add(&words);
-    }
+/// Watches, and adds the condition to a batch: the commit follows a revision, in the turn that has this word or in none, and
+/// nobody has one of these ids. What is touched if it does not hold is the daemon's own, or whoever is just sending a large
+/// transaction would have to send it again.
+fn queue_condition(
+    link: &Link,
+    batch: &mut Batch,
+    follows: u64,
+    word: &str,
+    own: &str,
+    ids: &[[u8; 16]],
+) {
+    let [meta, turn, touched] = ["meta", "turn", own].map(|name| link.keys().key(name));
+    batch.add(&[b"WATCH", meta.as_bytes(), turn.as_bytes(), touched.as_bytes()]);
+    let (schema, follows) = (SCHEMA.to_string(), follows.to_string());
+    let head = [&*schema, &*follows, word, own].map(str::as_bytes);
+    let words: Vec<&[u8]> = head.into_iter().chain(ids.iter().map(|id| &id[..])).collect();
+    link.queue_text(batch, Script::condition(), &words);
 }
 
 fn is_error(reply: &Value) -> bool {

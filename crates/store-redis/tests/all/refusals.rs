@@ -298,6 +298,10 @@ async fn many_jobs_go_by_transactions_and_a_server_that_forbids_these_is_used_wi
     server.command(&["ACL", "SETUSER", "default", "-multi"]).unwrap();
     // Whether it may is tried once.
     assert_eq!(worked_off(&server, 300).await, 1);
+    // One that would not refuse what it has to refuse is found out, too.
+    let server = Redis::settings().start().unwrap();
+    server.command(&["ACL", "SETUSER", "default", "-expire"]).unwrap();
+    assert_eq!(worked_off(&server, 300).await, 1);
 }
 
 /// The commands of the transaction that was not begun are carried out one by one.

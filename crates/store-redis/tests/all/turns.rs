@@ -65,6 +65,26 @@ fn a_commit_without_a_turn_waits_for_nobody_and_disturbs_nobody() {
     assert!(is_done(&alone.commit(&writes(3, revision + 1, false)).unwrap()));
 }
 
+/// Whoever is sending a large transaction at that moment need not send it again.
+#[test]
+fn neither_a_refused_commit_nor_a_new_connection_touches_what_others_watch() {
+    let server = Redis::settings().start().unwrap();
+    let (mut late, mut other) = (daemon(&server, 1), daemon(&server, 2));
+    let revision = late.look().unwrap().0;
+    assert!(is_done(&late.commit(&writes(1, revision, false)).unwrap()));
+    assert!(is_done(&other.commit(&writes(2, revision + 1, false)).unwrap()));
+    let mut watching = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let mut say = |words: &[&str]| -> redis::Value {
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut watching).unwrap()
+    };
+    say(&["WATCH", "runcue:{default}:meta", TURN]);
+    assert_eq!(late.commit(&writes(3, revision + 1, false)).unwrap(), Committed::Behind);
+    let _new = daemon(&server, 3);
+    say(&["MULTI"]);
+    assert_ne!(say(&["EXEC"]), redis::Value::Nil);
+    assert_eq!(server.command(&["KEYS", "*:try:*"]).unwrap(), "*0", "nothing is left of it");
+}
+
 #[test]
 fn a_commit_that_did_not_go_through_never_will() {
     let server = Redis::settings().start().unwrap();
