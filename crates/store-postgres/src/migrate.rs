@@ -144,7 +144,6 @@ async fn version(options: &Options, client: &Client) -> Result<u32> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic is the way a test fails")]
 mod tests {
     use std::sync::Arc;
 

@@ -90,6 +90,9 @@ pub(super) struct ReadyColumns {
     limits: Vec<i64>,
 }
 
+/// Jobs that are asked for at the most.
+const MOST: i64 = i32::MAX as i64;
+
 impl ReadyColumns {
     pub(super) fn add(&mut self, question: &ReadyQuestion) {
         let from = question.from.map(|from| (rank_of(from.priority), signed(from.seq.0)));
@@ -99,7 +102,8 @@ impl ReadyColumns {
         self.lanes.push(signed(question.lane.0));
         self.ranks.push(rank);
         self.seqs.push(seq);
-        self.limits.push(i64::try_from(question.limit).unwrap_or(i64::MAX));
+        // The statement adds a run to it.
+        self.limits.push(i64::try_from(question.limit).unwrap_or(i64::MAX).min(MOST));
     }
 
     /// For [`READY_OF_ONE`] if there is one question, else for [`READY`].
