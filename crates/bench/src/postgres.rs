@@ -3,19 +3,23 @@
 //!
 //! The floor is the store's own tables, written by hand over one connection on prepared statements: `unnest` in
 //! batches of 1 000, a claim with `FOR UPDATE SKIP LOCKED … RETURNING`, and one update that completes the batch.
-//! No turns, no board, no events.
+//! No turns, no board, no events. Time to start is that of two connections: the statement that inserts a job notifies, and
+//! whoever hears of it claims it.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use runcue_store::Store;
 use runcue_test_servers::Postgres;
-use tokio_postgres::{Client, NoTls, Statement};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio_postgres::{AsyncMessage, Client, NoTls, Statement};
 use uuid::Uuid;
 
 use crate::peers;
-use crate::servers::{self, Floor, LARGE, Server};
+use crate::servers::{self, Floor, LARGE, STARTS, Server};
+use crate::starts::{PAUSE, percentile};
 use crate::stores::{CLAIM, Jobs, PARAMS, SUBMIT, drain_by, per_second, submit};
 use crate::table::{Line, thousands};
 
@@ -62,10 +66,18 @@ impl Server for Honest {
     }
 }
 
+const PUT_JOB: &str = "INSERT INTO job (seq, id, lane, rank, created_at, spec) \
+     SELECT seq, id, 1, 0, seq, spec FROM unnest($1::bigint[], $2::uuid[], $3::text[]) \
+     AS new (seq, id, spec)";
+const PUT_LIVE: &str = "INSERT INTO live (seq, lane, rank, stage, prerequisites, attempt, \
+     earlier_attempts, crashes, queued_at, flags) \
+     SELECT seq, 1, 0, 0, 0, 0, 0, 0, seq, 0 FROM unnest($1::bigint[]) AS new (seq)";
+
 /// The store's tables in the hands of somebody who needs nothing else.
 struct Raw {
     client: Client,
     insert: Statement,
+    insert_and_notify: Statement,
     claim: Statement,
     complete: Statement,
     seq: i64,
@@ -84,16 +96,12 @@ impl Raw {
              SET enable_mergejoin = off"
         );
         client.batch_execute(&settings).await?;
-        let insert = client
-            .prepare(
-                "WITH put AS (INSERT INTO job (seq, id, lane, rank, created_at, spec) \
-                 SELECT seq, id, 1, 0, seq, spec FROM unnest($1::bigint[], $2::uuid[], $3::text[]) \
-                 AS new (seq, id, spec)) \
-                 INSERT INTO live (seq, lane, rank, stage, prerequisites, attempt, earlier_attempts, \
-                 crashes, queued_at, flags) \
-                 SELECT seq, 1, 0, 0, 0, 0, 0, 0, seq, 0 FROM unnest($1::bigint[]) AS new (seq)",
-            )
-            .await?;
+        let insert = client.prepare(&format!("WITH put AS ({PUT_JOB}) {PUT_LIVE}")).await?;
+        let insert_and_notify = format!(
+            "WITH put AS ({PUT_JOB}), new AS ({PUT_LIVE} RETURNING seq) \
+             SELECT pg_notify('floor', '') FROM new"
+        );
+        let insert_and_notify = client.prepare(&insert_and_notify).await?;
         let claim = client
             .prepare(
                 "WITH head AS (SELECT seq FROM live WHERE stage = 0 AND lane = 1 ORDER BY rank, seq \
@@ -111,7 +119,7 @@ impl Raw {
                  WHERE live.seq = ended.seq AND live.token = ended.seq",
             )
             .await?;
-        Ok(Self { client, insert, claim, complete, seq: 0 })
+        Ok(Self { client, insert, insert_and_notify, claim, complete, seq: 0 })
     }
 
     async fn submit(&mut self, count: usize) -> Result<f64> {
@@ -130,6 +138,22 @@ impl Raw {
             left -= size;
         }
         Ok(per_second(count, begin.elapsed()))
+    }
+
+    /// Both in one message and one transaction.
+    async fn submit_and_notify(&mut self) -> Result<()> {
+        self.seq += 1;
+        let (seqs, id) = (vec![self.seq], Uuid::from_u128(u128::from(self.seq.unsigned_abs())));
+        let spec = format!(r#"{{"id":"{:032x}","task":"noop","params":{PARAMS}}}"#, 7);
+        self.client.execute(&self.insert_and_notify, &[&seqs, &vec![id], &vec![spec]]).await?;
+        Ok(())
+    }
+
+    async fn claim_one(&mut self) -> Result<()> {
+        let worker = Uuid::from_u128(7);
+        let rows = self.client.query(&self.claim, &[&1_i64, &worker]).await?;
+        ensure!(rows.len() == 1, "the floor heard of a job and found {}", rows.len());
+        Ok(())
     }
 
     async fn drain(&mut self, count: usize, most: usize) -> Result<f64> {
@@ -151,8 +175,48 @@ impl Raw {
     }
 }
 
+/// So many jobs, one after the other, as ours are.
+async fn starts(server: &Honest, schema: &str, count: usize) -> Result<f64> {
+    let mut sender = Raw::open(server, schema).await?;
+    let mut claimer = Raw::open(server, schema).await?;
+    let (listener, mut connection) = tokio_postgres::connect(&server.server.url(), NoTls).await?;
+    let (tell, mut told) = unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(_) = message {
+                // Whoever has heard of the last one does not listen any more.
+                let _ = tell.send(());
+            }
+        }
+    });
+    listener.batch_execute("LISTEN floor").await?;
+    let (start, mut started) = unbounded_channel();
+    let listening = tokio::spawn(async move {
+        for _ in 0..count {
+            told.recv().await.context("nobody notifies any more")?;
+            claimer.claim_one().await?;
+            start.send(Instant::now())?;
+        }
+        anyhow::Ok(())
+    });
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        let begin = Instant::now();
+        sender.submit_and_notify().await?;
+        let at = started.recv().await.context("the floor's listener has failed")?;
+        times.push(at.duration_since(begin));
+        tokio::time::sleep(PAUSE).await;
+    }
+    listening.await??;
+    drop((sender, listener));
+    times.sort();
+    server.clear(schema)?;
+    Ok(percentile(&times, 50))
+}
+
 async fn floor(server: &Honest, round: usize, count: usize) -> Result<Floor> {
-    let mut rates = Floor::default();
+    let start = starts(server, &format!("floor_{round}_starts"), STARTS).await?;
+    let mut rates = Floor { start, ..Floor::default() };
     for most in [CLAIM, LARGE] {
         let schema = format!("floor_{round}_{most}");
         let mut raw = Raw::open(server, &schema).await?;

@@ -2,19 +2,21 @@
 //! between two measurements and never during one, or whoever it happens to would seem slower.
 //!
 //! The floor is pipelined commands over one connection without delay, one per batch and key that has to change, of
-//! as many jobs as the batch has, with values as long as the store's: no script, no events, no turns.
+//! as many jobs as the batch has, with values as long as the store's: no script, no events, no turns. Time to start is that
+//! of two connections: what inserts a job publishes it, and whoever hears of it claims it by name.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use redis::io::tcp::TcpSettings;
 use redis::{Connection, IntoConnectionInfo};
 use runcue_store::Store;
 use runcue_test_servers::Redis;
 
 use crate::peers;
-use crate::servers::{self, Floor, LARGE, Server};
+use crate::servers::{self, Floor, LARGE, STARTS, Server};
+use crate::starts::{PAUSE, percentile};
 use crate::stores::{CLAIM, PARAMS, SUBMIT, per_second};
 use crate::table::Line;
 
@@ -150,8 +152,53 @@ impl Raw {
     }
 }
 
+/// So many jobs, one after the other, as ours are.
+fn starts(server: &Honest, count: usize) -> Result<f64> {
+    let mut sender = Raw::open(server)?.connection;
+    let mut listener = Raw::open(server)?.connection;
+    let mut claimer = Raw::open(server)?.connection;
+    let (ready, is_ready) = mpsc::channel();
+    let (start, started) = mpsc::channel();
+    let body = format!(r#"{{"id":"{:032x}","task":"noop","params":{PARAMS}}}"#, 7);
+    let listening = std::thread::spawn(move || -> Result<()> {
+        let mut channel = listener.as_pubsub();
+        channel.subscribe("news")?;
+        ready.send(())?;
+        for _ in 0..count {
+            let place: String = channel.get_message()?.get_payload()?;
+            let mut pipe = redis::pipe();
+            pipe.cmd("ZREM").arg("ready").arg(&place).cmd("HMGET").arg("spec").arg(&place);
+            pipe.cmd("HSET").arg("life").arg(&place).arg(LIFE).ignore();
+            pipe.cmd("ZADD").arg("lapsing").arg(1).arg(&place).ignore();
+            let (was_ready, _): (usize, Vec<String>) = pipe.query(&mut claimer)?;
+            ensure!(was_ready == 1, "somebody else has claimed it");
+            start.send(Instant::now())?;
+        }
+        Ok(())
+    });
+    is_ready.recv()?;
+    let mut times = Vec::with_capacity(count);
+    for n in 0..count {
+        let place = format!("{n:012x}");
+        let begin = Instant::now();
+        let mut pipe = redis::pipe();
+        pipe.cmd("HSET").arg("spec").arg(&place).arg(&body).ignore();
+        pipe.cmd("HSET").arg("life").arg(&place).arg(LIFE).ignore();
+        pipe.cmd("HSET").arg("id").arg(format!("{n:032x}")).arg(&place).ignore();
+        pipe.cmd("ZADD").arg("ready").arg(0).arg(&place).ignore();
+        pipe.cmd("PUBLISH").arg("news").arg(&place).ignore();
+        pipe.query::<()>(&mut sender)?;
+        times.push(started.recv()?.duration_since(begin));
+        std::thread::sleep(PAUSE);
+    }
+    listening.join().map_err(|_| anyhow!("the floor's listener has failed"))??;
+    times.sort();
+    server.clear("")?;
+    Ok(percentile(&times, 50))
+}
+
 fn floor(server: &Honest, count: usize) -> Result<Floor> {
-    let mut rates = Floor::default();
+    let mut rates = Floor { start: starts(server, STARTS)?, ..Floor::default() };
     for most in [CLAIM, LARGE] {
         let mut raw = Raw::open(server)?;
         rates.submit = rates.submit.max(raw.submit(count)?);

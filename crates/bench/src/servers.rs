@@ -20,6 +20,8 @@ use crate::table::Line;
 pub const ROUNDS: usize = 3;
 /// The larger claim.
 pub const LARGE: usize = 1000;
+/// Jobs of the floor whose time to start is measured in each round.
+pub const STARTS: usize = 300;
 
 /// Handlers at once in one daemon, to choose from.
 const SLOTS: [usize; 3] = [256, 1024, 2048];
@@ -39,12 +41,20 @@ pub trait Server {
     fn clear(&self, queue: &str) -> Result<()>;
 }
 
-/// What the raw floor reached, jobs per second.
-#[derive(Clone, Copy, Default)]
+/// What the raw floor reached: jobs per second, and milliseconds from the insertion of one job to its start by somebody who
+/// listens.
+#[derive(Clone, Copy)]
 pub struct Floor {
     pub submit: f64,
     pub drain: f64,
     pub large_drain: f64,
+    pub start: f64,
+}
+
+impl Default for Floor {
+    fn default() -> Self {
+        Self { submit: 0.0, drain: 0.0, large_drain: 0.0, start: f64::INFINITY }
+    }
 }
 
 impl Floor {
@@ -54,6 +64,7 @@ impl Floor {
             submit: self.submit.max(other.submit),
             drain: self.drain.max(other.drain),
             large_drain: self.large_drain.max(other.large_drain),
+            start: self.start.min(other.start),
         }
     }
 }
@@ -91,9 +102,9 @@ pub async fn measure(
     }
     let what = format!("drain through the engine, no-op handler, 1 daemon, {slots} at once");
     lines.push(Line::rate(&what, &mode, engine, raw.drain, 0.5));
-    several_daemons(server, slots, count * LONGER, lines).await?;
+    several_daemons(server, slots, count * LONGER, raw.drain, lines).await?;
     eprintln!("  {mode}: time to start …");
-    starts::measure(server, count / 50, lines).await?;
+    starts::measure(server, count / 50, raw.start, lines).await?;
     eprintln!("  {mode}: limits …");
     limits(server, count, lines).await?;
     Ok(Ours { submit: best.submit, engine })
@@ -170,6 +181,7 @@ async fn several_daemons(
     server: &dyn Server,
     slots: usize,
     count: usize,
+    floor: f64,
     lines: &mut Vec<Line>,
 ) -> Result<()> {
     let mode = server.mode();
@@ -191,6 +203,8 @@ async fn several_daemons(
             format!("{daemons} daemons beside 1, all at work before, median of {DAEMON_ROUNDS}");
         let line = Line::rate(&what, &mode, rate, one, 1.0);
         lines.push(Line { goal: "no slower than one".to_owned(), ..line });
+        let what = format!("{daemons} daemons, all at work before, median of {DAEMON_ROUNDS}");
+        lines.push(Line::rate(&what, &mode, rate, floor, 0.5));
     }
     let mut times = Vec::new();
     at_work(server, 4, slots, count, Some(&mut times)).await?;

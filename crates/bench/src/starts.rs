@@ -21,7 +21,7 @@ pub const SERVE: &str = "run-jobs";
 const QUEUE: &str = "latency";
 const SLOTS: usize = 8;
 /// As the peers do: the last job is over and done with before the next one comes.
-const PAUSE: Duration = Duration::from_millis(5);
+pub const PAUSE: Duration = Duration::from_millis(5);
 
 /// Where a job is submitted and where it runs.
 #[derive(Clone, Copy)]
@@ -47,20 +47,28 @@ pub async fn median(server: &dyn Server, between: Between, count: usize) -> Resu
     Ok(percentile(&times(server, between, count).await?, 50))
 }
 
-/// Lines for both.
-pub async fn measure(server: &dyn Server, count: usize, lines: &mut Vec<Line>) -> Result<()> {
+/// Lines for both; the median beside that of the raw floor, which has two connections in one process.
+pub async fn measure(
+    server: &dyn Server,
+    count: usize,
+    floor: f64,
+    lines: &mut Vec<Line>,
+) -> Result<()> {
     for between in Between::ALL {
         let times = times(server, between, count).await?;
         for (name, p) in [("p50", 50), ("p99", 99)] {
             let what = format!("submit to handler start {}, {name}", between.words());
-            let figure = format!("{:.2} ms", percentile(&times, p));
-            lines.push(Line::figure(&what, &server.mode(), figure, "–", None));
+            let time = percentile(&times, p);
+            let line = Line::figure(&what, &server.mode(), format!("{time:.2} ms"), "–", None);
+            let beside = || format!("{floor:.2} ms");
+            lines.push(if p == 50 { line.beside(beside(), time / floor) } else { line });
         }
     }
     Ok(())
 }
 
-fn percentile(sorted: &[Duration], p: usize) -> f64 {
+/// One of so many hundredths, in milliseconds.
+pub fn percentile(sorted: &[Duration], p: usize) -> f64 {
     sorted[(sorted.len() - 1) * p / 100].as_secs_f64() * 1e3
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use runcue_core::WorkerId;
-use runcue_store::ClaimRequest;
+use runcue_core::{Timestamp, WorkerId};
+use runcue_store::{ClaimRequest, Stats};
 use serde::Serialize;
 
 use crate::hub::Shared;
@@ -11,6 +11,10 @@ use crate::openapi::{Described, Schema, count, must, object, text, word};
 
 /// How long ready work may wait while nothing is claimed before that is said.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the store may take to answer before it is called away: whoever asks wants to know now.
+const ANSWER: Duration = Duration::from_secs(3);
+/// The same of one that is known to be away. It is asked all the same, because that makes it try again.
+const ANSWER_OF_ONE_AWAY: Duration = Duration::from_millis(200);
 
 /// What is known of the hub's health.
 #[derive(Clone, Debug, Serialize)]
@@ -55,12 +59,9 @@ pub async fn look(hub: &Shared) -> Health {
         version: env!("CARGO_PKG_VERSION"),
     };
     let now = hub.now();
-    let stats = match (hub.store.trouble(), hub.store.stats(now).await) {
-        (None, Ok(stats)) => stats,
-        (Some(trouble), _) => return Health { status: "away", message: trouble, ..health },
-        (None, Err(error)) => {
-            return Health { status: "away", message: error.to_string(), ..health };
-        }
+    let stats = match stats(hub, now).await {
+        Ok(stats) => stats,
+        Err(message) => return Health { status: "away", message, ..health },
     };
     let waiting = stats.delayed + stats.blocked;
     health.ready = stats.counts.queued.saturating_sub(waiting);
@@ -76,6 +77,20 @@ pub async fn look(hub: &Shared) -> Health {
         );
     }
     health
+}
+
+/// The store's numbers, or why there are none.
+async fn stats(hub: &Shared, now: Timestamp) -> Result<Stats, String> {
+    let known = hub.store.trouble();
+    let patience = if known.is_some() { ANSWER_OF_ONE_AWAY } else { ANSWER };
+    match tokio::time::timeout(patience, hub.store.stats(now)).await {
+        Ok(stats) => stats.map_err(|error| error.to_string()),
+        Err(_) => {
+            Err(hub.store.trouble().or(known).unwrap_or_else(|| {
+                format!("the store has not answered for {} s", ANSWER.as_secs())
+            }))
+        }
+    }
 }
 
 /// Whether a worker that takes everything would be given something now.

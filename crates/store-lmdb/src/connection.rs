@@ -3,6 +3,8 @@
 //! LMDB allows a process to open an environment only once, so all stores of a process on the same directory
 //! share it. It is closed when the last of them is dropped.
 
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -24,6 +26,8 @@ const LEAST: u64 = 1 << 20;
 const STEP: u64 = 64 << 10;
 /// Processes and threads that may read at once.
 const READERS: u32 = 510;
+/// Bytes of the lock file: a line of 64 for each reader, and what is said before them.
+const LOCK_FILE: usize = (READERS as usize + 64) * 64;
 /// How long an environment that is being closed in this process may take.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -177,8 +181,10 @@ impl Environment {
         open.retain(|(_, known)| known.strong_count() > 0);
         let known = open.iter().find(|(known, _)| *known == path);
         if let Some(known) = known.and_then(|(_, known)| known.upgrade()) {
+            format::check(known.ask(format::stored)?, &place)?;
             return same_mode(known, options);
         }
+        make_lock_file(&path).map_err(|error| explain(&place, options.size, &error.into()))?;
         let env = map(&path, options).map_err(fail)?;
         check_length(&env, &path, &place)?;
         // Readers that were killed keep old pages from being used again.
@@ -303,6 +309,28 @@ fn no_directory(place: &str, error: &std::io::Error) -> StoreError {
             StoreError::BadAddress { place, why }
         }
     }
+}
+
+/// LMDB makes its lock file with holes and maps it; on a full disk the first write to a hole would end the process. So a new
+/// one is made here, with all it needs, and comes to its place in one step: somebody else may open the directory, too.
+fn make_lock_file(path: &Path) -> std::io::Result<()> {
+    let file = path.join("lock.mdb");
+    if file.exists() {
+        return Ok(());
+    }
+    let own = (0..1000).map(|n| path.join(format!("lock.mdb.{n}"))).find_map(|own| {
+        let made = File::create_new(&own);
+        let is_taken = |error: &std::io::Error| error.kind() == ErrorKind::AlreadyExists;
+        (!made.as_ref().is_err_and(is_taken)).then_some((own, made))
+    });
+    // Where that cannot be made, or has no links, LMDB does it or says what is the matter.
+    let Some((own, Ok(mut made))) = own else { return Ok(()) };
+    let written = made.write_all(&vec![0; LOCK_FILE]);
+    if written.is_ok() {
+        let _ = std::fs::hard_link(&own, &file);
+    }
+    let _ = std::fs::remove_file(own);
+    written
 }
 
 /// Maps the file. A process that has just let go of it may need a moment to do so.

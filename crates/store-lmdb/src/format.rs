@@ -27,10 +27,16 @@ pub fn open(env: &Env<WithoutTls>, place: &str, size: u64) -> Result<Vec<Db>> {
         }
     };
     let found = sized(env, |env| version(env, &tables)).map_err(fail)?;
-    if found > FORMAT {
-        return Err(StoreError::Newer { place: place.to_owned(), found, known: FORMAT });
-    }
+    check(found, place)?;
     Ok(tables)
+}
+
+/// What a newer version has written is left alone.
+pub fn check(found: u32, place: &str) -> Result<()> {
+    if found <= FORMAT {
+        return Ok(());
+    }
+    Err(StoreError::Newer { place: place.to_owned(), found, known: FORMAT })
 }
 
 enum Found {
@@ -89,7 +95,12 @@ fn make(env: &Env<WithoutTls>) -> heed::Result<Vec<Db>> {
 
 fn version(env: &Env<WithoutTls>, tables: &[Db]) -> heed::Result<u32> {
     let txn = env.read_txn()?;
-    let stored = View { tables, txn: &txn }.get(Table::Meta, KEY)?;
+    stored(View { tables, txn: &txn })
+}
+
+/// The format of what a transaction sees.
+pub fn stored(view: View<'_>) -> heed::Result<u32> {
+    let stored = view.get(Table::Meta, KEY)?;
     let bytes = stored.and_then(|bytes| bytes.try_into().ok());
     bytes.map(u32::from_be_bytes).ok_or_else(|| unreadable("format", "there is none"))
 }

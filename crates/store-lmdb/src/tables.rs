@@ -56,7 +56,7 @@ impl LmdbTables {
     }
 
     /// A look at the databases within the transaction.
-    fn look<R>(&self, look: impl FnOnce(View<'_>) -> heed::Result<R>) -> Result<R> {
+    pub(crate) fn look<R>(&self, look: impl FnOnce(View<'_>) -> heed::Result<R>) -> Result<R> {
         let txn = self.open.as_ref().and_then(|open| open.borrow_dependent().0.as_ref());
         let found = match txn {
             Some(txn) => look(View { tables: &self.environment.tables, txn }),

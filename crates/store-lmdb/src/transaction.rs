@@ -5,6 +5,7 @@ use runcue_store::Result;
 use runcue_store::writer::Transaction;
 use self_cell::self_cell;
 
+use crate::format;
 use crate::tables::LmdbTables;
 
 /// A transaction until it is committed.
@@ -36,7 +37,9 @@ impl Transaction for LmdbTables {
         let begun = self.environment.begin(begin);
         let (inside, open) = begun.map_err(|error| self.environment.explain(&error))?;
         (self.inside, self.open) = (Some(inside), Some(open));
-        Ok(())
+        // A newer version may have raised it since it was opened here.
+        let found = self.look(format::stored)?;
+        format::check(found, &self.environment.options.place())
     }
 
     fn commit(&mut self) -> Result<()> {

@@ -26,11 +26,18 @@ end
 if waits then
     call('DEL', prefix .. 'next')
 end
+if not meta[2] then
+    -- Nothing was written here yet, or everything was deleted. Revisions begin where none of a former queue has come to, or a
+    -- daemon that was there could take this queue for that one.
+    local time = call('TIME')
+    meta[2] = string.format('%.0f', time[1] * 1000000 + time[2])
+    call('HSET', KEYS[1], 'schema', ARGV[1], 'revision', meta[2])
+end
 call('LREM', prefix .. 'first', 0, ARGV[2])
 call('LREM', prefix .. 'line', 0, ARGV[2])
 call('SET', prefix .. 'turn', ARGV[2], 'PX', ARGV[3])
 
-local revision, known = tonumber(meta[2] or '1'), tonumber(ARGV[4])
+local revision, known = tonumber(meta[2]), tonumber(ARGV[4])
 local changes = false
 if known == 0 or known > revision or revision - known > tonumber(ARGV[5]) then
     changes = 'whole'
@@ -46,4 +53,4 @@ elseif known < revision then
     end
 end
 local time = call('TIME')
-return {'ok', meta[2] or '1', time[1], time[2], meta[3], changes}
+return {'ok', meta[2], time[1], time[2], meta[3], changes}

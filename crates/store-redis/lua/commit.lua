@@ -34,7 +34,7 @@ if #known > 1 then
 end
 
 -- The first write is one that a server without memory refuses: either nothing is written, or everything.
-local revision = string.format('%d', tonumber(ARGV[2]) + 1)
+local revision = string.format('%.0f', tonumber(ARGV[2]) + 1)
 call('HSET', KEYS[1], 'revision', revision, 'numbers', ARGV[6])
 call('SET', prefix .. 'commit:' .. ARGV[4], ARGV[5], 'EX', 604800)
 call('XADD', prefix .. 'changes', 'MAXLEN', '~', 500, revision .. '-0', 'c', ARGV[7])

@@ -13,7 +13,7 @@ if call('GET', prefix .. 'commit:' .. ARGV[3]) == ARGV[4] then
     return 1
 end
 if (call('HGET', KEYS[1], 'revision') or '1') == ARGV[1] then
-    local revision = string.format('%d', tonumber(ARGV[1]) + 1)
+    local revision = string.format('%.0f', tonumber(ARGV[1]) + 1)
     call('HSET', KEYS[1], 'revision', revision)
     call('XADD', prefix .. 'changes', 'MAXLEN', '~', 500, revision .. '-0', 'c', '{}')
 end

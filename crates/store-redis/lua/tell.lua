@@ -3,12 +3,12 @@
 -- nobody but the author listens, if it says how often it does, is left out.
 
 local function tell(news, behind, first)
-    for _, channel in ipairs({{'news:behind', behind}, {'news', first}}) do
-        local name = prefix .. channel[1]
-        local listeners = redis.pcall('PUBSUB', 'NUMSUB', name)
-        if listeners.err or listeners[2] > tonumber(channel[2] or '0') then
+    local channels, own = {prefix .. 'news:behind', prefix .. 'news'}, {behind or '0', first or '0'}
+    local listeners = redis.pcall('PUBSUB', 'NUMSUB', channels[1], channels[2])
+    for i = 1, 2 do
+        if listeners.err or listeners[2 * i] > tonumber(own[i]) then
             -- Whoever may not publish is still heard of by those who poll.
-            redis.pcall('PUBLISH', name, news)
+            redis.pcall('PUBLISH', channels[i], news)
         end
     end
 end

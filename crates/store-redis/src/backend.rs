@@ -23,7 +23,7 @@ use crate::migrate::SCHEMA;
 use crate::reading::{Coming, Reading};
 use crate::rows;
 use crate::script::Script;
-use crate::transaction::{Done, Transaction, Watch};
+use crate::transaction::{Done, Transaction};
 use crate::value::{item, items, number, pairs, parse, some, text};
 use crate::watcher::Ears;
 use crate::{check, migrate, pack, questions, whole};
@@ -56,12 +56,8 @@ pub struct RedisBackend {
     ears: Arc<Ears>,
     connections: u64,
     lanes: Lanes,
-    /// What the connection watches, so that the next commit can be a transaction.
-    watch: Option<Watch>,
-    /// Whether the server lets us watch.
-    watches: bool,
-    /// Whether the latest commit had so many jobs that the next had better be a transaction.
-    bulk: bool,
+    /// Whether the server lets us make commits that are transactions.
+    transacts: bool,
     /// What is to be read with the next commit, and what is on its way since the last.
     to_read: Option<Reading>,
     coming: Option<Coming>,
@@ -75,7 +71,6 @@ pub struct RedisBackend {
 impl RedisBackend {
     /// For a daemon; not connected yet.
     pub fn new(options: Options, instance: u128) -> Self {
-        let bulk = options.bulk == 0;
         Self {
             options,
             link: None,
@@ -84,9 +79,7 @@ impl RedisBackend {
             ears: Arc::default(),
             connections: 0,
             lanes: Lanes::new(),
-            watch: None,
-            watches: false,
-            bulk,
+            transacts: false,
             to_read: None,
             coming: None,
             server: None,
@@ -149,11 +142,8 @@ impl RedisBackend {
             let queued = questions::queue(link, &mut batch, &self.word, asked);
             let places = batch.len();
             reading.iter().for_each(|reading| reading.queue(link, &mut batch));
-            let behind = batch.len();
-            self.queue_watch(link, &mut batch);
-            let all = link.all(&batch)?;
-            let (replies, places) = (&all[..], &all[places..behind]);
-            self.watch = Watch::of(replies).filter(|_| self.watches && self.bulk);
+            let replies = link.all(&batch)?;
+            let places = &replies[places..];
             let replies = &replies[usize::from(waits)..];
             let reply = replies.first().cloned().unwrap_or(Value::Nil);
             match text(item(&reply, 0)) {
@@ -199,8 +189,8 @@ impl RedisBackend {
     }
 
     fn everything(&mut self, link: &mut Link, now: Timestamp, memory: Duration) -> Result<Changed> {
-        // The turn is made to last longer, which is a change of what is watched.
-        self.watch = None;
+        // Numbers of lanes are those of this queue, which another one may have been here before.
+        self.lanes.clear();
         whole::read(link, &mut self.lanes, now, memory)
     }
 
@@ -210,7 +200,6 @@ impl RedisBackend {
         writes: &WriteSet,
         read: &mut OnRead<'_>,
     ) -> Result<Committed> {
-        self.bulk = writes.jobs.len() >= self.options.bulk;
         let reading = self.to_read.take();
         let pruned = self.look_up_pruned(link, writes)?;
         let unreadable = |link: &Link, why| link.unreadable(why);
@@ -218,8 +207,8 @@ impl RedisBackend {
         let ids = commit::new_ids(writes);
         let id = commit_id(writes.id.unwrap_or(CommitId(0)));
         let large = changes.bytes() > LARGE;
-        // What is watched has not changed since, or the transaction fails: nor have the ids that are there.
-        let many = ids.len() > MANY && self.watches;
+        // If the revision is still the same when it is written, so are the ids that are there.
+        let many = ids.len() > MANY && self.transacts;
         if large || many {
             let known = known_ids(link, &ids)?;
             if !known.is_empty() {
@@ -229,46 +218,43 @@ impl RedisBackend {
         if large {
             self.stage(link, writes.in_turn, &id, changes.parts(PART))?;
         }
-        let follows = writes.follows.to_string();
         let numbers = rows::numbers(&writes.numbers).map_err(|why| unreadable(link, why))?;
         let delta = delta::of(writes).map_err(|why| unreadable(link, why))?;
-        let news = writes.message();
+        let (news, ears) = (writes.message(), self.ears.count());
         let word = self.turn_word(writes.in_turn).to_owned();
-        let watch = self.watch.take().filter(|watch| watch.allows(writes.follows, &word));
-        if self.bulk && !large && (many || ids.is_empty()) && watch.is_some() {
+        if self.transacts && !large {
             let lasts = writes.keeps_turn.then_some(TURN);
             let transaction = Transaction {
                 daemon: &self.daemon,
                 id: &id,
-                revision: &(writes.follows + 1).to_string(),
+                follows: writes.follows,
                 numbers: &numbers,
                 delta: &delta,
+                ids: if many { &[] } else { &ids },
                 changes: &changes,
                 turn: writes.in_turn.then_some((&word, lasts)),
-                news: news.as_deref(),
+                news: news.as_deref().map(|news| (news, ears)),
                 reading: reading.as_ref(),
             };
             let coming = self.coming.take();
-            let done = transaction.send(link, |link| tell(link, coming, read))?;
-            return Ok(match done {
-                Done::Written { now, kept, hurry, line, watch, read } => {
-                    self.watch = watch;
+            return match transaction.send(link, |link| tell(link, coming, read))? {
+                Done::Written { now, kept, hurry, line, read } => {
                     if let Some(reading) = reading {
                         self.coming = reading.go_on(link, &read)?;
                     }
                     let now = clock(item(&now, 0), item(&now, 1));
-                    Committed::Done { now, kept, hurry, line }
+                    Ok(Committed::Done { now, kept, hurry, line })
                 }
-                Done::Behind => Committed::Behind,
-            });
+                Done::Refused(why) => self.refused(&why),
+            };
         }
         tell(link, self.coming.take(), read)?;
         let mut packed_ids = Vec::new();
         pack::texts(&mut packed_ids, if large { &[] } else { &ids[..] });
         let body = if large { pack::Changes::default().packed() } else { changes.packed() };
-        let schema = SCHEMA.to_string();
+        let (schema, follows) = (SCHEMA.to_string(), writes.follows.to_string());
         let flag = |on: bool| if on { "1" } else { "0" };
-        let [behind, first] = self.ears.count();
+        let [behind, first] = ears;
         let mut batch = Batch::default();
         // The server writes first to whoever it had something for last. Its answer to this has to wait, and so those who
         // hear of the commit go before the one who made it.
@@ -293,13 +279,11 @@ impl RedisBackend {
                 first.as_bytes(),
             ],
         );
-        self.queue_watch(link, &mut batch);
-        let watched = batch.len();
+        let written = batch.len();
         let reading = reading.filter(|_| !large);
         reading.iter().for_each(|reading| reading.queue(link, &mut batch));
         let mut replies = link.all(&batch)?;
-        let places = replies.split_off(watched);
-        self.watch = Watch::of(&replies).filter(|_| self.watches && self.bulk && !large);
+        let places = replies.split_off(written);
         let reply = &replies[1];
         let answer = match text(item(reply, 0)) {
             Some(b"done") => {
@@ -315,11 +299,7 @@ impl RedisBackend {
                 let line = parse(item(reply, 3)).filter(|_| kept);
                 return Ok(Committed::Done { now, kept, hurry, line });
             }
-            Some(b"known") => {
-                Committed::Known(items(reply)[1..].iter().filter_map(job_id).collect())
-            }
-            Some(b"newer") => return Err(self.newer(item(reply, 1))),
-            _ => Committed::Behind,
+            _ => self.refused(reply)?,
         };
         if large {
             link.command("UNLINK", &format!("staged:{id}"), &[])?;
@@ -337,9 +317,14 @@ impl RedisBackend {
         Ok(())
     }
 
-    fn queue_watch(&self, link: &Link, batch: &mut Batch) {
-        if self.watches && self.bulk {
-            Watch::queue(link, batch);
+    /// Why nothing was written.
+    fn refused(&self, why: &Value) -> Result<Committed> {
+        match text(item(why, 0)) {
+            Some(b"known") => {
+                Ok(Committed::Known(items(why)[1..].iter().filter_map(job_id).collect()))
+            }
+            Some(b"newer") => Err(self.newer(item(why, 1))),
+            _ => Ok(Committed::Behind),
         }
     }
 
@@ -409,19 +394,16 @@ fn clock(seconds: &Value, micros: &Value) -> Timestamp {
 impl Backend for RedisBackend {
     fn connect(&mut self) -> Result<()> {
         self.link = None;
-        self.watch = None;
         (self.to_read, self.coming) = (None, None);
         let mut link = self.options.connect()?;
-        let server = migrate::open(&mut link)?;
+        let server = migrate::open(&mut link, &self.options)?;
         let another = self.server.as_ref().is_some_and(|known| *known != server);
         self.distrust |= another;
         self.server = Some(server);
         if !self.word.is_empty() {
             link.script(Script::Abandon, &[self.word.as_bytes()])?;
         }
-        let mut batch = Batch::default();
-        Watch::queue(&link, &mut batch);
-        self.watches = link.send(&batch)?.iter().all(|reply| link.good(reply.clone()).is_ok());
+        self.transacts = self.options.transactions && Transaction::is_allowed(&mut link)?;
         self.connections += 1;
         self.word = format!("{}.{}", self.daemon, self.connections);
         self.link = Some(link);
@@ -607,7 +589,6 @@ impl Backend for RedisBackend {
 
     fn abandon(&mut self) {
         let word = self.word.clone();
-        self.watch = None;
         if self.link.is_some() {
             // If that fails the turn ends by itself, a little later.
             let _ = self.on(|_, link| link.script(Script::Abandon, &[word.as_bytes()]));

@@ -15,11 +15,14 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long a server may take to answer. Whoever waits longer thinks that it is gone.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// A script with little to do takes less than the commands around a transaction.
-const BULK: usize = 16;
+/// How often scripts that the server has forgotten are told it again.
+const TRIES: u32 = 3;
 
 /// Between two looks when nothing is heard.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Between two looks at the settings that can lose what was acknowledged.
+const LOOK_AT_SETTINGS: Duration = Duration::from_secs(60);
 
 /// The address of a queue on a server.
 #[derive(Clone, Debug)]
@@ -33,10 +36,12 @@ pub struct Options {
     pub accept_eviction: bool,
     /// `now` is the caller's, not the server's. For tests with instants of their own.
     pub caller_clock: bool,
-    /// Jobs from which on a commit goes as a transaction. For tests, which have small ones.
-    pub bulk: usize,
+    /// Commits may be transactions, where the server lets them.
+    pub transactions: bool,
     /// Between two looks whether others have written, when nothing is heard of it.
     pub look: Duration,
+    /// Between two looks whether the server throws keys away by now.
+    pub look_at_settings: Duration,
 }
 
 impl Options {
@@ -49,7 +54,7 @@ impl Options {
         let shown = without_password(address);
         let bad = |why: String| StoreError::BadAddress { place: shown.clone(), why };
         let (mut prefix, mut space) = ("runcue".to_owned(), "default".to_owned());
-        let (mut accept_eviction, mut caller_clock, mut bulk) = (false, false, BULK);
+        let (mut accept_eviction, mut caller_clock, mut transactions) = (false, false, true);
         let mut for_client = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -62,14 +67,14 @@ impl Options {
                     )));
                 }
                 ("eviction", "accept") => accept_eviction = true,
-                ("bulk", "0") => bulk = 0,
+                ("transactions", "off") => transactions = false,
                 ("clock", "caller") => caller_clock = true,
                 ("clock", "server") => caller_clock = false,
                 // What a Unix socket's address needs.
                 ("db" | "user" | "pass", _) => for_client.push(pair),
                 _ => {
                     return Err(bad(format!(
-                        "{pair} means nothing here; prefix=NAME, space=NAME and eviction=accept do"
+                        "{pair} means nothing here; prefix=NAME, space=NAME, eviction=accept and transactions=off do"
                     )));
                 }
             }
@@ -85,7 +90,16 @@ impl Options {
         let settings = settings.set_user_timeout(ANSWER);
         let info = info.set_tcp_settings(settings);
         let keys = Keys::new(&prefix, &space);
-        Ok(Self { info, keys, place: shown, accept_eviction, caller_clock, bulk, look: LOOK })
+        Ok(Self {
+            info,
+            keys,
+            place: shown,
+            accept_eviction,
+            caller_clock,
+            transactions,
+            look: LOOK,
+            look_at_settings: LOOK_AT_SETTINGS,
+        })
     }
 
     /// Connects.
@@ -191,6 +205,12 @@ impl Batch {
         self.packed.extend_from_slice(b"\r\n");
     }
 
+    /// Adds all of another.
+    fn append(&mut self, other: &Self) {
+        self.packed.extend_from_slice(&other.packed);
+        self.count += other.count;
+    }
+
     /// How many commands there are.
     pub fn len(&self) -> usize {
         self.count
@@ -275,15 +295,21 @@ impl Link {
     /// everything is: whatever is in a batch may be done twice.
     pub fn all(&mut self, batch: &Batch) -> Result<Vec<Value>> {
         let mut replies = self.send(batch)?;
-        if replies.iter().any(is_forgotten) {
-            let mut scripts = Batch::default();
+        let mut tries = TRIES;
+        while tries > 0 && replies.iter().any(is_forgotten) {
+            tries -= 1;
+            // Together, so that there is hardly a moment in which they could be forgotten again.
+            let mut again = Batch::default();
             for script in Script::ALL {
-                scripts.add(&[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
+                again.add(&[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
             }
-            for reply in self.send(&scripts)? {
+            let scripts = again.len();
+            again.append(batch);
+            let mut loaded = self.send(&again)?;
+            replies = loaded.split_off(scripts);
+            for reply in loaded {
                 self.good(reply)?;
             }
-            replies = self.send(batch)?;
         }
         replies.into_iter().map(|reply| self.good(reply)).collect()
     }

@@ -44,7 +44,8 @@ pub fn explain(place: &str, error: &RedisError) -> StoreError {
             "the server refuses the user name or password of the address; correct it".to_owned()
         );
     }
-    if said("NOPERM") || text.contains("No permissions") || text.contains("no permissions") {
+    let forbidden = ["No permissions", "no permissions", "executing the script can't"];
+    if said("NOPERM") || forbidden.iter().any(|words| text.contains(words)) {
         let user = "ACL SETUSER name on >password ~PREFIX* &PREFIX* +@all -@dangerous +info";
         return bad(format!("the user may not do this ({detail}); give it the rights with {user}"));
     }
@@ -61,7 +62,10 @@ pub fn explain(place: &str, error: &RedisError) -> StoreError {
         };
     }
     if said("READONLY") {
-        return refused("it is a read-only replica; put the primary into the address");
+        // Often only until the address leads to the new primary, to which a new connection is needed.
+        return StoreError::Unavailable(format!(
+            "{place} is a read-only replica; put the primary into the address"
+        ));
     }
     if said("LOADING") {
         return StoreError::Unavailable(format!(

@@ -3,8 +3,9 @@
 use redis::Value;
 use runcue_store::{Result, StoreError};
 
-use crate::connection::{Batch, Link};
-use crate::value::{number, parse, text};
+use crate::connection::{Batch, Link, Options};
+use crate::persistence::Eviction;
+use crate::value::{field, number, parse, text};
 
 /// The newest layout of keys that this version knows.
 pub const SCHEMA: u32 = 3;
@@ -14,13 +15,13 @@ const OLDEST: (u32, u32) = (7, 0);
 
 /// Checks the server and what is stored there, or says why that cannot be used. Answers what tells this start
 /// of this server from every other.
-pub fn open(link: &mut Link) -> Result<String> {
-    let info = link.plain(&[b"INFO", b"server"])?;
+pub fn open(link: &mut Link, options: &Options) -> Result<String> {
+    let info = link.plain(&[b"INFO"])?;
     let info = String::from_utf8_lossy(text(&info).unwrap_or_default()).into_owned();
-    let field = |name: &str| {
-        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
-    };
-    check_version(link.place(), field("redis_version").unwrap_or_default())?;
+    check_version(link.place(), field(&info, "redis_version").unwrap_or_default())?;
+    if !options.accept_eviction {
+        Eviction::of(&info).refuse(link.place())?;
+    }
     let schema = link.command("HGET", "meta", &[b"schema"])?;
     match parse::<u32>(&schema) {
         Some(found) if found > SCHEMA => {
@@ -49,7 +50,7 @@ pub fn open(link: &mut Link) -> Result<String> {
             tracing::debug!(place = link.place(), new = number::<u64>(&set), "the queue is new");
         }
     }
-    Ok(field("run_id").unwrap_or_default().to_owned())
+    Ok(field(&info, "run_id").unwrap_or_default().to_owned())
 }
 
 /// Whether a server of this version is new enough.

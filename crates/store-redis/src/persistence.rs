@@ -4,7 +4,7 @@ use redis::Value;
 use runcue_store::{Result, StoreError};
 
 use crate::connection::{Link, Options};
-use crate::value::{pairs, text};
+use crate::value::{field, pairs, text};
 
 /// What a server keeps when it, or its machine, goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,26 +71,15 @@ struct Settings {
     appendonly: String,
     appendfsync: String,
     save: String,
-    eviction: String,
 }
 
-/// Reads the server's settings, says what they mean, and refuses a server that throws jobs away.
+/// Reads the server's settings and says what they mean.
 pub fn inspect(link: &mut Link, options: &Options) -> Result<Persistence> {
     let Some(settings) = read(link)? else {
         let unknown = Persistence::Unknown;
         tracing::warn!(place = options.place, "{}; {}", unknown.durability(), unknown.advice());
         return Ok(unknown);
     };
-    if settings.eviction != "noeviction" && !options.accept_eviction {
-        return Err(StoreError::BadAddress {
-            place: options.place.clone(),
-            why: format!(
-                "the server throws keys away when memory is short (maxmemory-policy {}), and jobs with them; \
-                 CONFIG SET maxmemory-policy noeviction, or add eviction=accept to the address",
-                settings.eviction
-            ),
-        });
-    }
     let found = Persistence::of(&settings);
     if found.may_lose() {
         tracing::warn!(place = options.place, "{}; {}", found.durability(), found.advice());
@@ -102,15 +91,14 @@ pub fn inspect(link: &mut Link, options: &Options) -> Result<Persistence> {
 
 /// Nothing if the server does not tell its settings.
 fn read(link: &mut Link) -> Result<Option<Settings>> {
-    let words: [&[u8]; 6] =
-        [b"CONFIG", b"GET", b"appendonly", b"appendfsync", b"save", b"maxmemory-policy"];
+    let words: [&[u8]; 5] = [b"CONFIG", b"GET", b"appendonly", b"appendfsync", b"save"];
     let reply = match link.plain(&words) {
         Ok(reply) => reply,
         // Managed servers know no CONFIG, or forbid it.
         Err(StoreError::BadAddress { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let field = |wanted: &str| {
+    let setting = |wanted: &str| {
         let found = pairs(&reply).find(|(name, _)| text(name) == Some(wanted.as_bytes()));
         let value: Option<&Value> = found.map(|(_, value)| value);
         value
@@ -119,9 +107,63 @@ fn read(link: &mut Link) -> Result<Option<Settings>> {
             .unwrap_or_default()
     };
     Ok(Some(Settings {
-        appendonly: field("appendonly"),
-        appendfsync: field("appendfsync"),
-        save: field("save"),
-        eviction: field("maxmemory-policy"),
+        appendonly: setting("appendonly"),
+        appendfsync: setting("appendfsync"),
+        save: setting("save"),
     }))
+}
+
+/// What becomes of keys when memory is short, as the server tells everybody who may ask how it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Eviction {
+    /// Which keys are thrown away, if any are.
+    policy: Option<String>,
+    /// How many were, since the server was started.
+    lost: u64,
+}
+
+impl Eviction {
+    /// From all that the server says of itself.
+    pub fn of(info: &str) -> Self {
+        let policy = field(info, "maxmemory_policy").filter(|policy| *policy != "noeviction");
+        let lost = field(info, "evicted_keys").and_then(|count| count.parse().ok());
+        Self { policy: policy.map(str::to_owned), lost: lost.unwrap_or(0) }
+    }
+
+    fn advice(policy: &str) -> String {
+        format!(
+            "the server throws keys away when memory is short (maxmemory-policy {policy}), and jobs with them; \
+             CONFIG SET maxmemory-policy noeviction, or add eviction=accept to the address"
+        )
+    }
+
+    /// A server that throws jobs away is not connected to.
+    pub fn refuse(&self, place: &str) -> Result<()> {
+        let Some(policy) = &self.policy else { return Ok(()) };
+        Err(StoreError::BadAddress { place: place.to_owned(), why: Self::advice(policy) })
+    }
+
+    /// Looks again, and says what has changed since the last look, of which there may have been none.
+    pub fn look(link: &mut Link, before: Option<&Self>) -> Result<Self> {
+        let info = link.plain(&[b"INFO"])?;
+        let now = Self::of(&String::from_utf8_lossy(text(&info).unwrap_or_default()));
+        let place = link.place();
+        if let Some(policy) = now.policy.as_ref()
+            && before.is_none_or(|before| before.policy != now.policy)
+        {
+            let advice = Self::advice(policy);
+            tracing::warn!(place, "{advice}; until then no new connection to it is made");
+        }
+        if let Some(before) = before
+            && now.lost > before.lost
+        {
+            tracing::warn!(
+                place,
+                "the server has thrown {} keys away for want of memory; raise its maxmemory, and let \
+                 `runcue doctor` see whether jobs are missing",
+                now.lost - before.lost
+            );
+        }
+        Ok(now)
+    }
 }

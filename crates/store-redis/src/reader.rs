@@ -14,7 +14,7 @@ use crate::connection::{Link, Options};
 use crate::find::{self, Lanes, Walk, held_per_worker, means, rows_of};
 use crate::keys::{self, place};
 use crate::persistence::Persistence;
-use crate::value::{entry, item, items, number, parse, some, text};
+use crate::value::{entry, field, item, items, number, parse, some, text};
 use crate::watcher::{Ears, Watcher};
 use crate::{questions, rows};
 
@@ -23,62 +23,52 @@ const SIZE: usize = 4;
 /// Runs of events in one question.
 const RUNS: &[u8] = b"100";
 
-/// A reading connection and what it knows of lanes.
-struct Seat {
-    link: Link,
-    lanes: Lanes,
-}
-
 /// A few reading connections, opened when first needed.
 struct Pool {
     options: Options,
-    free: Mutex<(Vec<Seat>, usize)>,
+    free: Mutex<(Vec<Link>, usize)>,
     returned: Condvar,
 }
 
 impl Pool {
     /// Asks a question on a free connection. One that was closed while it was idle is replaced once.
-    fn ask<R>(&self, question: impl Fn(&mut Seat) -> Result<R>) -> Result<R> {
-        let (mut seat, idle) = self.take()?;
-        let mut answer = question(&mut seat);
+    fn ask<R>(&self, question: impl Fn(&mut Link) -> Result<R>) -> Result<R> {
+        let (mut link, idle) = self.take()?;
+        let mut answer = question(&mut link);
         if idle && matches!(answer, Err(StoreError::Unavailable(_))) {
-            seat = match self.open() {
-                Ok(seat) => seat,
+            link = match self.options.connect() {
+                Ok(link) => link,
                 Err(error) => {
                     self.give_up();
                     return Err(error);
                 }
             };
-            answer = question(&mut seat);
+            answer = question(&mut link);
         }
         if matches!(answer, Err(StoreError::Unavailable(_))) {
             self.give_up();
         } else {
-            self.lock().0.push(seat);
+            self.lock().0.push(link);
             self.returned.notify_one();
         }
         answer
     }
 
     /// A connection, and whether it was opened before.
-    fn take(&self) -> Result<(Seat, bool)> {
+    fn take(&self) -> Result<(Link, bool)> {
         let mut free = self.lock();
         loop {
-            if let Some(seat) = free.0.pop() {
-                return Ok((seat, true));
+            if let Some(link) = free.0.pop() {
+                return Ok((link, true));
             }
             if free.1 < SIZE {
                 free.1 += 1;
                 drop(free);
-                let seat = self.open().inspect_err(|_| self.give_up())?;
-                return Ok((seat, false));
+                let link = self.options.connect().inspect_err(|_| self.give_up())?;
+                return Ok((link, false));
             }
             free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    fn open(&self) -> Result<Seat> {
-        Ok(Seat { link: self.options.connect()?, lanes: Lanes::new() })
     }
 
     fn give_up(&self) {
@@ -92,7 +82,7 @@ impl Pool {
         free.1 -= closed;
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Vec<Seat>, usize)> {
+    fn lock(&self) -> MutexGuard<'_, (Vec<Link>, usize)> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -115,7 +105,7 @@ impl RedisReader {
     /// Asks off the async threads: a long listing must not hold up others.
     async fn ask<R: Send + 'static>(
         &self,
-        question: impl Fn(&mut Seat) -> Result<R> + Send + 'static,
+        question: impl Fn(&mut Link) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let pool = self.pool.clone();
         let asked = tokio::task::spawn_blocking(move || pool.ask(question)).await;
@@ -126,9 +116,9 @@ impl RedisReader {
 #[async_trait]
 impl Reader for RedisReader {
     async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<Job>>> {
-        self.ask(move |seat| {
+        self.ask(move |link| {
             let asked = Questions { ids: ids.clone(), ..Questions::default() };
-            let jobs = questions::ask(&mut seat.link, &asked)?.jobs;
+            let jobs = questions::ask(link, &asked)?.jobs;
             let find = |id: &JobId| jobs.iter().find(|job| job.id() == *id).cloned();
             if ids.len() < 8 {
                 return Ok(ids.iter().map(find).collect());
@@ -141,13 +131,13 @@ impl Reader for RedisReader {
     }
 
     async fn list(&self, request: ListRequest) -> Result<Page<Job>> {
-        self.ask(move |seat| list(seat, &request)).await
+        self.ask(move |link| list(link, &request)).await
     }
 
     async fn records(&self, kind: &str) -> Result<Vec<Record>> {
         let first = Record::keys_of(kind);
-        self.ask(move |seat| {
-            let mut found = rows_of(&mut seat.link, "record")?;
+        self.ask(move |link| {
+            let mut found = rows_of(link, "record")?;
             found.sort();
             let read = |(key, row): (Vec<u8>, Vec<u8>)| {
                 let value = Json::trusted(String::from_utf8_lossy(&row).into_owned());
@@ -160,11 +150,11 @@ impl Reader for RedisReader {
     }
 
     async fn tasks(&self) -> Result<Vec<TaskSpec>> {
-        self.ask(|seat| {
-            let mut found = rows_of(&mut seat.link, "task")?;
+        self.ask(|link| {
+            let mut found = rows_of(link, "task")?;
             found.sort();
             let read = |(_, row): (Vec<u8>, Vec<u8>)| {
-                rows::parsed("task", &row).map_err(|why| seat.link.unreadable(why))
+                rows::parsed("task", &row).map_err(|why| link.unreadable(why))
             };
             found.into_iter().map(read).collect()
         })
@@ -176,37 +166,36 @@ impl Reader for RedisReader {
     }
 
     async fn events(&self, after: u64, limit: usize) -> Result<Vec<Event>> {
-        self.ask(move |seat| events(seat, after, limit)).await
+        self.ask(move |link| events(link, after, limit)).await
     }
 
     async fn last_event(&self) -> Result<u64> {
-        self.ask(|seat| {
-            let stored = seat.link.command("HGET", "meta", &[b"numbers"])?;
-            let numbers =
-                rows::read_numbers(text(&stored)).map_err(|why| seat.link.unreadable(why))?;
+        self.ask(|link| {
+            let stored = link.command("HGET", "meta", &[b"numbers"])?;
+            let numbers = rows::read_numbers(text(&stored)).map_err(|why| link.unreadable(why))?;
             Ok(numbers.counters.event)
         })
         .await
     }
 
     async fn logs(&self, id: JobId, after: u64) -> Result<Vec<LogChunk>> {
-        self.ask(move |seat| logs(seat, id, after)).await
+        self.ask(move |link| logs(link, id, after)).await
     }
 
     async fn relatives(&self, id: JobId) -> Result<Option<(Vec<JobId>, Vec<JobId>)>> {
-        self.ask(move |seat| relatives(seat, id)).await
+        self.ask(move |link| relatives(link, id)).await
     }
 
     async fn particulars(&self) -> Result<Particulars> {
-        self.ask(|seat| {
-            let info = seat.link.plain(&[b"INFO", b"server"])?;
+        self.ask(|link| {
+            let info = link.plain(&[b"INFO", b"server"])?;
             let info = String::from_utf8_lossy(text(&info).unwrap_or_default()).into_owned();
-            let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-            let schema = seat.link.command("HGET", "meta", &[b"schema"])?;
-            let time = seat.link.plain(&[b"TIME"])?;
+            let version = field(&info, "redis_version");
+            let schema = link.command("HGET", "meta", &[b"schema"])?;
+            let time = link.plain(&[b"TIME"])?;
             let (seconds, micros): (i64, i64) = (number(item(&time, 0)), number(item(&time, 1)));
             Ok(Particulars {
-                server: version.map(|version| format!("Redis {}", version.trim())),
+                server: version.map(|version| format!("Redis {version}")),
                 schema: parse(&schema),
                 now: Some(Timestamp::from_micros(seconds * 1_000_000 + micros)),
             })
@@ -238,9 +227,10 @@ fn seq_of(link: &mut Link, id: JobId) -> Result<Option<Seq>> {
     Ok(text(&reply).and_then(keys::seq))
 }
 
-fn list(seat: &mut Seat, request: &ListRequest) -> Result<Page<Job>> {
+fn list(link: &mut Link, request: &ListRequest) -> Result<Page<Job>> {
     let filter = &request.filter;
-    let (link, lanes) = (&mut seat.link, &mut seat.lanes);
+    // Not kept for the next listing: by then the numbers may be those of a queue that was begun anew.
+    let lanes = &mut Lanes::new();
     let mut wanted: Vec<Seq> = Vec::new();
     if filter.ids.is_empty() {
         let mut walk = Walk::back(link, &filter.states, request.before)?;
@@ -268,8 +258,7 @@ fn list(seat: &mut Seat, request: &ListRequest) -> Result<Page<Job>> {
     Ok(Page { rows: found, next })
 }
 
-fn workers(seat: &mut Seat) -> Result<Vec<WorkerInfo>> {
-    let link = &mut seat.link;
+fn workers(link: &mut Link) -> Result<Vec<WorkerInfo>> {
     let held = held_per_worker(link)?;
     let instants =
         |rows: Vec<(Vec<u8>, Vec<u8>)>| -> std::collections::HashMap<Vec<u8>, Timestamp> {
@@ -290,8 +279,7 @@ fn workers(seat: &mut Seat) -> Result<Vec<WorkerInfo>> {
     Ok(found)
 }
 
-fn events(seat: &mut Seat, after: u64, limit: usize) -> Result<Vec<Event>> {
-    let link = &mut seat.link;
+fn events(link: &mut Link, after: u64, limit: usize) -> Result<Vec<Event>> {
     let mut found: Vec<Event> = Vec::new();
     let mut begin = format!("({after}").into_bytes();
     while found.len() < limit {
@@ -318,8 +306,7 @@ fn events(seat: &mut Seat, after: u64, limit: usize) -> Result<Vec<Event>> {
     Ok(found)
 }
 
-fn logs(seat: &mut Seat, id: JobId, after: u64) -> Result<Vec<LogChunk>> {
-    let link = &mut seat.link;
+fn logs(link: &mut Link, id: JobId, after: u64) -> Result<Vec<LogChunk>> {
     let Some(seq) = seq_of(link, id)? else { return Ok(Vec::new()) };
     let begin = format!("({after}");
     let reply =
@@ -334,8 +321,7 @@ fn logs(seat: &mut Seat, id: JobId, after: u64) -> Result<Vec<LogChunk>> {
     Ok(found)
 }
 
-fn relatives(seat: &mut Seat, id: JobId) -> Result<Option<(Vec<JobId>, Vec<JobId>)>> {
-    let link = &mut seat.link;
+fn relatives(link: &mut Link, id: JobId) -> Result<Option<(Vec<JobId>, Vec<JobId>)>> {
     let Some(seq) = seq_of(link, id)? else { return Ok(None) };
     let asked =
         Questions { dependents: vec![seq], prerequisites: vec![seq], ..Questions::default() };

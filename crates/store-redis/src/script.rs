@@ -46,19 +46,40 @@ static LOADED: LazyLock<[Loaded; 8]> = LazyLock::new(|| {
 });
 
 static CARRY_OUT: LazyLock<String> = LazyLock::new(|| {
-    let text = [include_str!("../lua/carry_out.lua"), "carry_out(cmsgpack.unpack(ARGV[1]))"];
-    // It travels with each call: without its comments.
-    let lines = text.iter().flat_map(|text| text.lines()).map(str::trim);
+    bare(&[include_str!("../lua/carry_out.lua"), "carry_out(cmsgpack.unpack(ARGV[1]))"])
+});
+
+static CONDITION: LazyLock<String> =
+    LazyLock::new(|| bare(&[include_str!("../lua/condition.lua")]));
+
+static TELL: LazyLock<String> = LazyLock::new(|| {
+    let prefix = "local prefix = string.sub(KEYS[1], 1, -5)";
+    bare(&[prefix, include_str!("../lua/tell.lua"), "tell(ARGV[1], ARGV[2], ARGV[3])"])
+});
+
+/// Scripts that travel with each call do so without their comments.
+fn bare(parts: &[&str]) -> String {
+    let lines = parts.iter().flat_map(|text| text.lines()).map(str::trim);
     let lines: Vec<&str> =
         lines.filter(|line| !line.is_empty() && !line.starts_with("--")).collect();
     lines.join("\n")
-});
+}
 
 impl Script {
-    /// Carries changes out, in the middle of a transaction. It goes there as text: a script that the server had
-    /// forgotten would be missing from a transaction that takes place all the same.
+    /// Carries changes out, in the middle of a transaction. It goes there as text, as the two below: a script that the server
+    /// had forgotten would be missing from a transaction that takes place all the same.
     pub fn carry_out() -> &'static str {
         &CARRY_OUT
+    }
+
+    /// Whether the transaction behind it may take place.
+    pub fn condition() -> &'static str {
+        &CONDITION
+    }
+
+    /// Wakes the other daemons.
+    pub fn tell() -> &'static str {
+        &TELL
     }
 
     /// Every script.

@@ -47,6 +47,11 @@ pub fn pairs(value: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     items(value).chunks_exact(2).map(|pair| (&pair[0], &pair[1]))
 }
 
+/// A field of what the server says of itself.
+pub fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+}
+
 /// An entry of a stream: the number before the dash of its id, the whole id, and its values.
 pub fn entry(value: &Value) -> Option<(u64, &[u8], Vec<&Value>)> {
     let id = text(item(value, 0))?;

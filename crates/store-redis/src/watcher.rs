@@ -1,5 +1,5 @@
 //! News from other daemons: a thread that is subscribed to a channel of the queue, and looks at the revision once
-//! a second besides, because news may get lost.
+//! a second besides, because news may get lost. Once a minute it looks whether the server throws keys away by now.
 //!
 //! There are two channels with the same news, because the server writes to one subscriber after the other, and what it has
 //! woken is in the way of what it wakes next. Whoever runs jobs is told before whoever only keeps up in order to submit some.
@@ -7,11 +7,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use runcue_store::overlay::News;
 
 use crate::connection::Options;
+use crate::persistence::Eviction;
 use crate::value::parse;
 
 /// For those who wait for jobs. Scripts have both names in `tell.lua`.
@@ -114,6 +115,7 @@ fn listen(
     let subscribed = subscription.subscribe(options.keys.key(channel)).is_ok();
     ears.set(channel, subscribed);
     let mut quiet = options.look;
+    let mut eviction: Option<(Eviction, Instant)> = None;
     while !stop.load(Ordering::Acquire) {
         if subscribed && !is_first && news.is_awaited() {
             // What is heard on both until then is known the second time.
@@ -127,6 +129,11 @@ fn listen(
             quiet = Duration::ZERO;
             let revision = looks.command("HGET", "meta", &[b"revision"])?;
             news.heard(parse(&revision).unwrap_or(0));
+        }
+        let is_late = |at: &Instant| at.elapsed() >= options.look_at_settings;
+        if !options.accept_eviction && eviction.as_ref().is_none_or(|(_, at)| is_late(at)) {
+            let before = eviction.as_ref().map(|(before, _)| before);
+            eviction = Some((Eviction::look(&mut looks, before)?, Instant::now()));
         }
         if !subscribed {
             thread::park_timeout(NOTICE);

@@ -25,7 +25,6 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    server: SocketAddr,
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -44,8 +43,9 @@ struct Armed {
     then_refuse: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    server: SocketAddr,
     armed: Option<Armed>,
     /// Faults that have happened.
     faults: usize,
@@ -66,11 +66,8 @@ impl Proxy {
         let listener =
             TcpListener::bind(("127.0.0.1", 0)).map_err(Trouble::with("no free loopback port"))?;
         let own = listener.local_addr().map_err(Trouble::with("no free loopback port"))?.port();
-        let shared = Arc::new(Shared {
-            server: SocketAddr::from(([127, 0, 0, 1], port)),
-            state: Mutex::default(),
-            moved: Condvar::new(),
-        });
+        let state = Mutex::new(State::new(port));
+        let shared = Arc::new(Shared { state, moved: Condvar::new() });
         let listening = shared.clone();
         thread::spawn(move || listening.listen(&listener));
         Ok(Self { port: own, shared })
@@ -124,6 +121,11 @@ impl Proxy {
         state.cut();
     }
 
+    /// New connections are to another server on a loopback port. Those there are stay where they are.
+    pub fn lead_to(&self, port: u16) {
+        self.shared.lock().server = loopback(port);
+    }
+
     /// Passes nothing on and ends nothing, until [`Proxy::heal`]: what a lost network looks like.
     pub fn part(&self) {
         self.shared.lock().parted = true;
@@ -149,7 +151,17 @@ impl Drop for Proxy {
     }
 }
 
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
 impl State {
+    fn new(port: u16) -> Self {
+        let (armed, faults, open) = (None, 0, Vec::new());
+        let server = loopback(port);
+        Self { server, armed, faults, parted: false, refusing: false, closed: false, open }
+    }
+
     fn cut(&mut self) {
         for stream in self.open.drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
@@ -179,7 +191,8 @@ impl Shared {
     }
 
     fn connect(self: &Arc<Self>, client: TcpStream) -> std::io::Result<()> {
-        let server = TcpStream::connect(self.server)?;
+        let server = self.lock().server;
+        let server = TcpStream::connect(server)?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         self.lock().open.extend([client.try_clone()?, server.try_clone()?]);
@@ -201,17 +214,20 @@ impl Shared {
             }
             let bytes = &buffer[..count];
             self.await_passage();
-            match self.fault_of(&mut tail, bytes) {
-                Some(Fault::LoseRequest) => {
-                    self.count_fault();
-                    break;
-                }
-                Some(Fault::LoseReply) => {
-                    *doomed.lock().unwrap_or_else(PoisonError::into_inner) = true;
-                }
-                None => {}
+            let fault = self.fault_of(&mut tail, bytes);
+            if fault == Some(Fault::LoseRequest) {
+                self.count_fault();
+                break;
             }
-            if to.write_all(bytes).is_err() {
+            // The server may answer what came before: the connection does not end before it has all of this.
+            let held = fault.map(|_| {
+                let mut doomed = doomed.lock().unwrap_or_else(PoisonError::into_inner);
+                *doomed = true;
+                doomed
+            });
+            let written = to.write_all(bytes);
+            drop(held);
+            if written.is_err() {
                 break;
             }
         }

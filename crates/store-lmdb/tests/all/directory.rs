@@ -83,6 +83,54 @@ async fn a_newer_format_is_refused_with_both_versions() {
     assert!(error.to_string().contains("upgrade runcue"));
 }
 
+/// Set where a test runs as the process of a newer version.
+const NEWER: &str = "RUNCUE_TEST_NEWER";
+
+#[tokio::test]
+async fn a_directory_that_becomes_newer_under_a_handle_is_not_written_any_more() {
+    let raise = |path: &Path| meddle(path, "meta", b"format", &(FORMAT + 1).to_be_bytes());
+    if let Some(path) = std::env::var_os(NEWER) {
+        return raise(Path::new(&path));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    store.submit(now(), SubmitBatch::of((1..=9).map(job).collect())).await.unwrap();
+    let request = ClaimRequest::new(WorkerId::from_u128(1), 2);
+    let held = store.claim(now(), request.clone()).await.unwrap().jobs;
+    let name = "directory::a_directory_that_becomes_newer_under_a_handle_is_not_written_any_more";
+    let newer = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name])
+        .env(NEWER, directory.path())
+        .output()
+        .unwrap();
+    assert!(newer.status.success(), "{}", String::from_utf8_lossy(&newer.stdout));
+    let last = store.last_event().await.unwrap();
+    let done =
+        |(_, lease)| Finish { lease, outcome: Outcome::Done { result: None, result_key: None } };
+    let ends = held.into_iter().map(done).collect();
+    let errors = [
+        store.submit(now(), SubmitBatch::of(vec![job(10)])).await.unwrap_err(),
+        store.claim(now(), request).await.unwrap_err(),
+        store.finish(now(), ends).await.unwrap_err(),
+        store.reap(now(), Vec::new()).await.unwrap_err(),
+        store.stats(now()).await.unwrap_err(),
+    ];
+    for error in errors {
+        let line = error.to_string();
+        assert_eq!(line.lines().count(), 1, "{line}");
+        let (found, place) =
+            (format!("schema {}", FORMAT + 1), directory.path().display().to_string());
+        for word in [&place[..], "newer runcue", &found, "upgrade runcue"] {
+            assert!(line.contains(word), "{word:?} is not in {line:?}");
+        }
+    }
+    assert_eq!(store.last_event().await.unwrap(), last, "nothing was written");
+    assert_eq!(store.get(vec![JobId::from_u128(10)]).await.unwrap(), [None]);
+    // Whoever shares the environment is refused like everybody else.
+    let error = open(directory.path()).unwrap_err();
+    assert!(matches!(error, StoreError::Newer { .. }), "{error:?}");
+}
+
 #[tokio::test]
 async fn a_file_whose_end_is_missing_is_found_before_anything_is_read() {
     let directory = tempfile::tempdir().unwrap();

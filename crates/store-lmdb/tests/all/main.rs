@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod directory;
+mod disk;
+mod fixture;
+mod processes;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -52,7 +52,7 @@ impl Load {
         let open = |(url, how): (&String, &str)| {
             Arc::new(runcue_store_redis::open_url(&format!("{url}{how}")).unwrap())
         };
-        let ways = ["", "?bulk=0"].into_iter().cycle();
+        let ways = ["?transactions=off", ""].into_iter().cycle();
         let stores: Vec<Arc<RedisStore>> = urls.iter().zip(ways).map(open).collect();
         let (ledger, full, over) = (Arc::default(), Arc::default(), Arc::default());
         let (submitters, tasks) = (Vec::new(), Vec::new());

@@ -105,9 +105,9 @@ fn a_daemon_that_died_while_it_waited_holds_nobody_up_for_long() {
 }
 
 /// The holder of a kept turn lends it, with commits by the script or by plain commands.
-fn lends_to_those_with_little(bulk: &str) {
+fn lends_to_those_with_little(how: &str) {
     let server = Arc::new(Redis::settings().start().unwrap());
-    let url = format!("{}{bulk}", server.url());
+    let url = format!("{}{how}", server.url());
     let open = |n| {
         let mut backend = RedisBackend::new(Options::parse(&url).unwrap(), n);
         backend.connect().unwrap();
@@ -149,10 +149,10 @@ fn lends_to_those_with_little(bulk: &str) {
 
 #[test]
 fn a_turn_is_lent_to_those_with_little_to_do_and_taken_up_before_others() {
-    lends_to_those_with_little("");
+    lends_to_those_with_little("?transactions=off");
 }
 
 #[test]
 fn it_is_so_by_plain_commands_too() {
-    lends_to_those_with_little("?bulk=0");
+    lends_to_those_with_little("");
 }

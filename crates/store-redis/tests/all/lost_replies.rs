@@ -2,7 +2,7 @@
 //! twice, nothing acknowledged is missing, and a commit is never there in part.
 
 use runcue_core::{EventKind, Json, StateWord};
-use runcue_store::{ClaimRequest, Finish, Store, SubmitBatch};
+use runcue_store::{ClaimRequest, Finish, Finished, Store, SubmitBatch};
 use runcue_store_redis::RedisStore;
 use runcue_store_suite::scene::{BEGINNING, done, id, job, worker};
 use runcue_test_servers::{Fault, Prefix, Proxy};
@@ -38,12 +38,12 @@ async fn kinds(store: &RedisStore, kind: EventKind) -> usize {
 
 #[tokio::test]
 async fn a_commit_whose_request_or_reply_is_lost_happens_once() {
-    happens_once("").await;
+    happens_once("&transactions=off").await;
 }
 
 #[tokio::test]
 async fn a_transaction_whose_request_or_reply_is_lost_happens_once() {
-    happens_once("&bulk=0").await;
+    happens_once("").await;
 }
 
 async fn happens_once(how: &str) {
@@ -70,6 +70,64 @@ async fn happens_once(how: &str) {
     let jobs = store.get((0..12).map(id).collect()).await.unwrap();
     assert!(jobs.iter().flatten().all(|job| job.life.attempt == 1));
     assert_eq!(store.check(BEGINNING).await.unwrap(), Vec::<String>::new());
+}
+
+/// Only a transaction ends with these.
+const EXEC: &[u8] = b"EXEC\r\n";
+/// So many that they go as a transaction, and are looked up before if they are new.
+const SOME: u128 = 300;
+
+/// What went as a transaction of many jobs and was lost on the way, or whose reply was: submissions, claims and ends.
+#[tokio::test]
+async fn a_transaction_of_many_jobs_whose_request_or_reply_is_lost_happens_once() {
+    let prefix = runcue_test_servers::redis().unwrap();
+    let proxy = Proxy::to(prefix.port()).unwrap();
+    let store = open(&through(&proxy, &prefix));
+    let mut rounds = 0;
+    for (fault, at) in [Fault::LoseReply, Fault::LoseRequest].into_iter().zip(0..).cycle().take(6) {
+        for step in 0..3 {
+            let first = SOME * rounds * 2;
+            // The commit after one that was settled goes by script: these jobs go first, and the others are lost.
+            for (from, faults) in [(first, 0), (first + SOME, 1)] {
+                let jobs = SubmitBatch::of((from..from + SOME).map(job).collect());
+                lose(&proxy, fault, faults * usize::from(step == 0));
+                store.submit(BEGINNING, jobs).await.unwrap();
+            }
+            let mut held = Vec::new();
+            for faults in [0, 1] {
+                lose(&proxy, fault, faults * usize::from(step == 1));
+                let many = ClaimRequest::new(worker(1), SOME.try_into().unwrap());
+                held.push(store.claim(BEGINNING, many).await.unwrap().jobs);
+            }
+            for (faults, held) in held.into_iter().enumerate() {
+                assert_eq!(held.len() as u128, SOME);
+                lose(&proxy, fault, faults * usize::from(step == 2));
+                let end = |(_, lease)| Finish { lease, outcome: done() };
+                let ends = store.finish(BEGINNING, held.into_iter().map(end).collect()).await;
+                for end in ends.unwrap() {
+                    let is_told = matches!(end, Finished::Now { state: StateWord::Completed, .. });
+                    assert!(is_told || end == Finished::Repeated, "{end:?}");
+                }
+            }
+            proxy.disarm();
+            rounds += 1;
+            assert_eq!(proxy.faults() as u128, rounds, "{fault:?} {at} {step}");
+        }
+    }
+    let all = usize::try_from(SOME * rounds * 2).unwrap();
+    for kind in [EventKind::Queued, EventKind::Started, EventKind::Completed] {
+        assert_eq!(kinds(&store, kind).await, all, "{kind:?}");
+    }
+    let jobs = store.get((0..SOME * rounds * 2).map(id).collect()).await.unwrap();
+    assert!(jobs.iter().flatten().all(|job| job.life.attempt == 1));
+    assert_eq!(store.check(BEGINNING).await.unwrap(), Vec::<String>::new());
+}
+
+/// Of the next transactions, so many are lost.
+fn lose(proxy: &Proxy, fault: Fault, faults: usize) {
+    if faults > 0 {
+        proxy.arm(EXEC, fault, faults);
+    }
 }
 
 /// Loses the nth call of a script during a large submission.

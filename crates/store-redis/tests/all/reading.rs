@@ -23,19 +23,18 @@ async fn full_queue() -> Redis {
     server
 }
 
-/// A daemon in its turn, and the revision that it knows. Every commit of it is a transaction.
+/// A daemon in its turn, and the revision that it knows.
 fn daemon(server: &Redis) -> (RedisBackend, u64) {
-    daemon_with(server, 0)
+    daemon_with(server, true)
 }
 
-/// The same, if so many jobs make a commit one.
-fn daemon_with(server: &Redis, bulk: usize) -> (RedisBackend, u64) {
+/// The same, whose commits are transactions, or else scripts.
+fn daemon_with(server: &Redis, transactions: bool) -> (RedisBackend, u64) {
     let mut options = Options::parse(&server.url()).unwrap();
-    options.bulk = bulk;
+    options.transactions = transactions;
     let mut backend = RedisBackend::new(options, 1);
     backend.connect().unwrap();
     let begun = backend.begin(0, None, &Questions::default(), Haste::Much).unwrap().revision;
-    // The first one is a script: everything was read, and nothing is watched yet.
     commit(&mut backend, begun);
     (backend, begun + 1)
 }
@@ -115,11 +114,11 @@ async fn they_are_told_during_the_next_commit_or_taken_over_after_other_question
     assert_eq!(places(&mut backend), Some((21..=320).collect()));
 }
 
-/// Those with few jobs, and the first of many.
+/// As all are where transactions are forbidden.
 #[tokio::test]
 async fn they_come_with_a_commit_that_is_a_script() {
     let server = full_queue().await;
-    let (mut backend, begun) = daemon_with(&server, 1_000);
+    let (mut backend, begun) = daemon_with(&server, false);
     backend.begin_reading(&behind(100, 200), begun);
     assert_eq!(commit(&mut backend, begun), None);
     assert_eq!(commit(&mut backend, begun + 1), Some((101..=300).collect()));

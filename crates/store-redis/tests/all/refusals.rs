@@ -294,4 +294,34 @@ async fn many_jobs_go_by_transactions_and_a_server_that_forbids_these_is_used_wi
     let server = Redis::settings().start().unwrap();
     server.command(&["ACL", "SETUSER", "default", "-@transaction"]).unwrap();
     assert_eq!(worked_off(&server, 300).await, 0);
+    let server = Redis::settings().start().unwrap();
+    server.command(&["ACL", "SETUSER", "default", "-multi"]).unwrap();
+    // Whether it may is tried once.
+    assert_eq!(worked_off(&server, 300).await, 1);
+}
+
+/// The commands of the transaction that was not begun are carried out one by one.
+#[tokio::test]
+async fn a_commit_from_which_the_right_to_be_a_transaction_is_taken_is_written_once() {
+    for rights in ["-multi", "-@transaction"] {
+        let server = Redis::settings().start().unwrap();
+        let store = runcue_store_redis::open_url(&server.url()).unwrap();
+        store.submit(BEGINNING, SubmitBatch::of((1..=20).map(job).collect())).await.unwrap();
+        let mut ends = Vec::new();
+        for n in 0..10 {
+            if n == 5 {
+                assert!(transactions(&server) > 0);
+                server.command(&["ACL", "SETUSER", "default", rights]).unwrap();
+            }
+            let claimed = store.claim(BEGINNING, ClaimRequest::new(worker(1), 2)).await.unwrap();
+            assert_eq!(claimed.jobs.len(), 2);
+            assert!(claimed.jobs.iter().all(|(job, _)| job.life.attempt == 1));
+            let end = |(_, lease)| Finish { lease, outcome: done() };
+            ends.extend(claimed.jobs.into_iter().map(end));
+        }
+        store.finish(BEGINNING, ends).await.unwrap();
+        assert_eq!(store.stats(BEGINNING).await.unwrap().counts.completed, 20);
+        assert_eq!(store.check(BEGINNING).await.unwrap(), Vec::<String>::new());
+        assert_eq!(store.trouble(), None);
+    }
 }

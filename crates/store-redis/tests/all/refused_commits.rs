@@ -56,7 +56,7 @@ fn errors(server: &Redis, kind: &str) -> u64 {
 #[tokio::test]
 async fn memory_that_runs_out_in_the_middle_of_a_transaction_leaves_nothing_of_it() {
     let server = start();
-    let store = open(&server, "&bulk=0");
+    let store = open(&server, "");
     // More than a hundred go as a transaction of plain commands.
     store.submit(BEGINNING, SubmitBatch::of((1..=200).map(job).collect())).await.unwrap();
     let held = claim(&store, 20).await;
@@ -86,7 +86,7 @@ async fn memory_that_runs_out_in_the_middle_of_a_transaction_leaves_nothing_of_i
 #[tokio::test]
 async fn ends_that_a_full_server_refuses_are_taken_once_it_has_memory() {
     let server = start();
-    let store = open(&server, "&bulk=0");
+    let store = open(&server, "");
     store.submit(BEGINNING, SubmitBatch::of((1..=40).map(job).collect())).await.unwrap();
     let held = claim(&store, 30).await;
     limit_memory(&server, Some(0));
@@ -126,7 +126,7 @@ async fn a_daemon_that_runs_on_while_the_queue_is_raised_writes_no_more() {
     // By a daemon alone, which takes no turns, and by one among others.
     for alone in [true, false] {
         let server = start();
-        let old = open(&server, "&bulk=0");
+        let old = open(&server, "");
         old.submit(BEGINNING, SubmitBatch::of((1..=100).map(job).collect())).await.unwrap();
         let mut held = Vec::new();
         for _ in 0..8 {

@@ -352,6 +352,15 @@ impl<B: Backend> Overlay<B> {
         }
     }
 
+    /// Whether the jobs are at hand, or on their way, that the next claim takes if it is like the last one.
+    pub(super) fn has_next_claim(&self) -> bool {
+        let claims = self.latest_claims.max(self.expected_claims);
+        match self.recent_lanes[..] {
+            [lane] => self.reading.is_some() || self.sees(lane, None, with_heads(claims)),
+            _ => true,
+        }
+    }
+
     fn sees(&self, lane: LaneId, max: Option<i32>, limit: usize) -> bool {
         let window = self.ready.get(&lane).and_then(|known| known.windows.get(&max));
         window.is_some_and(|window| window.is_whole() || window.len() >= limit)
@@ -373,7 +382,8 @@ impl<B: Backend> Overlay<B> {
         behind: Option<Rank>,
     ) -> ReadyQuestion {
         let gone = self.gone.get(&lane).copied().unwrap_or(0);
-        let limit = if self.ready.len() <= 1 { limit.max(self.expected_claims) } else { limit };
+        let claims = if self.ready.len() <= 1 { self.expected_claims } else { 0 };
+        let limit = if claims > limit { with_heads(claims) } else { limit };
         let share = ROWS_AHEAD / self.ready.len().max(1);
         let known = self.ready.entry(lane).or_default();
         let ahead = known.ahead.max(limit);

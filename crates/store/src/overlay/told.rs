@@ -9,13 +9,15 @@
 //! Channels are open to others than those who may use the queue, so a message is signed with a secret that is kept with
 //! the queue ([`Voice`]).
 
+mod message;
+mod text;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use runcue_core::map::Map;
 use runcue_core::{Job, Key, LaneId, LaneKey, Life, Seq, ServiceName, State, Timestamp, Wait};
-use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use super::kept::Places;
@@ -48,22 +50,31 @@ impl Voice {
 
     fn sign(&self, text: &str) -> String {
         let signature = self.0.clone().chain_update(text).finalize().into_bytes();
-        signature.iter().map(|byte| format!("{byte:02x}")).collect()
+        let digit = |value: u8| char::from(HEXADECIMAL[usize::from(value)]);
+        signature.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
     }
 
     fn knows(&self, signature: &str, text: &str) -> bool {
-        let byte = |n: usize| u8::from_str_radix(signature.get(2 * n..2 * n + 2)?, 16).ok();
-        let bytes: Option<Vec<u8>> = (0..signature.len() / 2).map(byte).collect();
-        let expected = self.0.clone().chain_update(text);
-        bytes.is_some_and(|bytes| expected.verify_slice(&bytes).is_ok())
+        let value = |digit: u8| HEXADECIMAL.iter().position(|known| *known == digit);
+        let byte = |pair: &[u8]| u8::try_from(value(pair[0])? * 16 + value(pair[1])?).ok();
+        let mut bytes = [0; 32];
+        let pairs = signature.as_bytes().chunks_exact(2);
+        let is_one = signature.len() == 2 * bytes.len()
+            && bytes
+                .iter_mut()
+                .zip(pairs)
+                .all(|(to, pair)| byte(pair).map(|byte| *to = byte).is_some());
+        is_one && self.0.clone().chain_update(text).verify_slice(&bytes).is_ok()
     }
 }
+
+const HEXADECIMAL: &[u8; 16] = b"0123456789abcdef";
 
 /// A lane, with the priority and place of the best job that has become ready.
 type Touched = (LaneId, LaneKey, Option<(i32, Seq)>);
 
 /// A job that has become ready, and to which nothing else has happened.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 struct Came {
     seq: Seq,
     lane: LaneId,
@@ -86,8 +97,7 @@ impl Came {
 }
 
 /// What has changed from one revision to another.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Told {
     /// The revision before.
     pub from: u64,
@@ -196,7 +206,7 @@ impl Telling {
     /// All of it as a message without its first word, which is the revision.
     pub fn message(&self, voice: &Voice) -> Option<String> {
         let told = self.0.as_ref()?;
-        let text = serde_json::to_string(told).ok()?;
+        let text = told.write()?;
         let message = format!("{} {text}", voice.sign(&text));
         (message.len() <= BYTES).then_some(message)
     }
@@ -230,7 +240,7 @@ impl Messages {
         let Some(voice) = voice else { return Vec::new() };
         let read = |message: &String| {
             let (signature, text) = message.split_once(' ')?;
-            voice.knows(signature, text).then(|| serde_json::from_str(text).ok())?
+            voice.knows(signature, text).then(|| Told::read(text))?
         };
         waiting.iter().filter_map(read).collect()
     }

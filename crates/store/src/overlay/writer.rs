@@ -144,6 +144,8 @@ pub(super) struct Worker<B> {
     written: usize,
     /// How many jobs were handed out in this turn that have not come back.
     handed_out: usize,
+    /// Whether some were handed out in it at all.
+    has_claimed: bool,
     /// Whether another request comes to share the commit of one that waits for it.
     company: Vain,
     /// Whether those who were handed many jobs come back while the turn is kept for them.
@@ -206,6 +208,7 @@ impl<B: Backend> Worker<B> {
             followed: 0,
             written: 0,
             handed_out: 0,
+            has_claimed: false,
             company: Vain::default(),
             coming_back: Vain::default(),
             fresh: false,
@@ -536,7 +539,7 @@ impl<B: Backend> Worker<B> {
         self.line.take_if(|_| haste != Haste::Again);
         let before = self.lent.take().filter(|_| haste == Haste::Again);
         self.turn_since = Some(before.unwrap_or(self.heard_at));
-        self.handed_out = 0;
+        (self.handed_out, self.has_claimed) = (0, false);
         Ok(())
     }
 
@@ -628,6 +631,7 @@ impl<B: Backend> Worker<B> {
         let in_turn = self.turn_since.is_some();
         let (claimed, ended) = self.machine.tables().handed_out_and_back();
         self.handed_out = (self.handed_out + claimed).saturating_sub(ended);
+        self.has_claimed |= claimed > 0;
         let more = in_turn && self.may_keep(claimed);
         let lends_turn = more && self.is_to_lend();
         let keep = more && !lends_turn;
@@ -642,8 +646,9 @@ impl<B: Backend> Worker<B> {
         self.written = writes.jobs.len();
         let was_reading = overlay.reading.is_some();
         overlay.begin_reading(&writes, claims_ahead);
-        // Whoever ends a turn with it is the last for now, and the next decision would be on what others are about to change.
-        let may_wait = writes.jobs.len() >= large && (keep || !in_turn);
+        // Those who were answered for the last one are in the way of whoever writes this one: it is handed over first, even
+        // if a turn ends with it and nothing can be decided meanwhile.
+        let may_wait = writes.jobs.len() >= large && !lends_turn;
         let under_way = may_wait && (sure || self.flights.is_worth_it()) && {
             let (door, follows) = (Weak::clone(&self.door), writes.follows);
             let done = move || tell(&door, Message::Landed(follows));

@@ -8,6 +8,7 @@ pub mod arena;
 mod children;
 mod dice;
 pub mod freeze;
+pub mod grants;
 mod groups;
 mod history;
 mod kill;

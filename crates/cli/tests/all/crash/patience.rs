@@ -13,8 +13,14 @@ pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 
 /// The same for what takes its time by its nature.
 #[track_caller]
-pub fn until_within<T>(what: &str, span: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + span.max(PATIENCE);
+pub fn until_within<T>(what: &str, span: Duration, look: impl FnMut() -> Option<T>) -> T {
+    no_longer_than(what, span.max(PATIENCE), look)
+}
+
+/// The same for what is promised to take no longer than that.
+#[track_caller]
+pub fn no_longer_than<T>(what: &str, span: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + span;
     loop {
         if let Some(seen) = look() {
             return seen;

@@ -8,9 +8,9 @@ use crate::crash::freeze::is_frozen_past_its_lease;
 
 fn one_of_three_is_killed_again_and_again(server: Server) {
     let mut scene = Scene::begin(server);
-    for _ in 0..chosen(5, 20) {
+    for n in 0..chosen(20, 100) {
         scene.grow(12);
-        scene.replace(0);
+        scene.replace(n % 3);
     }
     scene.every_daemon_works_after(scene.kills.last().unwrap().at);
     scene.judge();

@@ -6,10 +6,11 @@
 //! `RUNCUE_LONG=1` kills more often and waits longer.
 
 mod daemons;
+mod limits;
 mod outages;
 mod rate;
 mod scene;
-mod server;
+pub mod server;
 
 /// One of two, for CI and for long mode.
 fn chosen<T>(short: T, long: T) -> T {

@@ -2,19 +2,24 @@
 
 use std::time::Duration;
 
+use runcue_test_servers::Fault;
+
 use super::chosen;
 use super::scene::Scene;
 use super::server::Server;
 use crate::crash::arena::now;
+use crate::crash::patience;
 
-/// How long a server stands still. Longer than a lease in either case.
-fn frost() -> Duration {
-    chosen(Duration::from_secs(3), Duration::from_secs(10))
-}
+/// How long a server stands still: much longer than a lease.
+const FROST: Duration = Duration::from_secs(10);
+/// How long the way to it is lost: longer than anybody waits for a reply.
+const PARTED: Duration = Duration::from_secs(12);
+/// So many replies to commits are lost before.
+const LOST: usize = 3;
 
 fn is_killed_in_mid_load(server: Server) {
     let mut scene = Scene::begin(server);
-    for _ in 0..chosen(2, 10) {
+    for _ in 0..chosen(3, 10) {
         scene.grow(20);
         scene.server.kill_and_restart();
         scene.every_daemon_works_after(now());
@@ -37,7 +42,7 @@ fn is_frozen(server: Server) {
     scene.grow(20);
     scene.server.freeze();
     // Nothing can be seen of a server that stands still; the time itself is what is tried here.
-    std::thread::sleep(frost());
+    std::thread::sleep(FROST);
     scene.server.thaw();
     scene.every_daemon_works_after(now());
     scene.judge();
@@ -74,8 +79,13 @@ fn one_daemon_is_cut_off(server: Server) {
     let url = server.url();
     let mut scene = Scene::begin_with(server, &[&lonely, &url, &url]);
     scene.grow(20);
+    proxy.arm(scene.server.commit_marker(), Fault::LoseReply, LOST);
+    patience::until("replies are lost", || {
+        scene.keep_submitting();
+        (proxy.faults() == LOST).then_some(())
+    });
     proxy.part();
-    std::thread::sleep(frost());
+    std::thread::sleep(PARTED);
     // The others have gone on all the while.
     scene.grow(20);
     proxy.heal();

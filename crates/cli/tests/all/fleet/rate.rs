@@ -4,14 +4,13 @@
 //! shells' ledger with the longest delay from a grant to its shell taken off the window. The least is judged by the
 //! ledger. A grant that came too late to be used is no start: its place is given back, and somebody else has it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use runcue_core::{Event, EventKind};
 use serde_json::json;
 
-use super::chosen;
 use super::server::Server;
 use crate::crash::arena::Arena;
+use crate::crash::grants::Grants;
 use crate::crash::{ledger, note, patience};
 
 /// So many starts in so many seconds, and how many there must be where there is work.
@@ -22,10 +21,7 @@ struct Rate {
 }
 
 fn three_daemons_share_a_rate(server: &Server) {
-    let rate = chosen(
-        Rate { limit: 12, seconds: 4, enough: 10 },
-        Rate { limit: 60, seconds: 60, enough: 55 },
-    );
+    let rate = Rate { limit: 60, seconds: 60, enough: 55 };
     let arena = Arena::on(&server.url());
     let said = format!("{}/{}s", rate.limit, rate.seconds);
     arena.run(&["services", "set", "api", "--rate", &said]).ok();
@@ -37,7 +33,7 @@ fn three_daemons_share_a_rate(server: &Server) {
     patience::until_within("everything is completed", rate.span() * 6, || {
         (arena.lines() == 2 * jobs && arena.count("completed") == jobs as u64).then_some(())
     });
-    judge(&arena, &rate, &granted(server));
+    judge(&arena, &rate, &Grants::of(&server.url()));
     let workers: BTreeSet<u32> = arena.ledger().executions.values().map(|run| run.worker).collect();
     assert_eq!(workers.len(), daemons.len(), "not every daemon had its share");
     arena.is_untroubled();
@@ -49,40 +45,11 @@ impl Rate {
     }
 }
 
-/// The grants of starts, in their order. What was handed back is none, and its attempt's number is used again.
-fn granted(server: &Server) -> Vec<Event> {
-    let store = runcue::open(&server.url()).unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let events = runtime.block_on(store.events(0, 100_000)).unwrap();
-    runtime.block_on(store.close()).unwrap();
-    let mut grants = Vec::new();
-    for event in events {
-        match event.kind {
-            EventKind::Started => grants.push(event),
-            EventKind::Retrying => {
-                let own = |grant: &Event| grant.job == event.job;
-                grants.remove(grants.iter().rposition(own).unwrap());
-            }
-            _ => {}
-        }
-    }
-    grants
-}
-
-fn judge(arena: &Arena, rate: &Rate, grants: &[Event]) {
+fn judge(arena: &Arena, rate: &Rate, grants: &Grants) {
     let window = rate.seconds * 1_000_000;
-    let instants: Vec<i64> = grants.iter().map(|event| event.at.as_micros()).collect();
-    assert_eq!(ledger::crowded(instants.clone(), window, rate.limit), None, "as granted");
-
-    let key = |event: &Event| (event.job.unwrap().to_string(), event.attempt.unwrap());
-    let by_key: HashMap<(String, u32), i64> =
-        grants.iter().map(|event| (key(event), event.at.as_micros())).collect();
     let ledger = arena.ledger();
-    let delays = ledger.executions.iter().map(|(key, run)| run.start - by_key[key]);
-    let delay = delays.max().unwrap();
+    let delay = grants.keep_a_rate(&ledger, window, rate.limit);
     let mut starts: Vec<i64> = ledger.executions.values().map(|run| run.start).collect();
-    let crowded = ledger::crowded(starts.clone(), window - delay, rate.limit);
-    assert_eq!(crowded, None, "as run, at most {delay} µs after the grant");
 
     // One window after the other from the first start on, up to the last that had work to its end.
     starts.sort_unstable();

@@ -1,9 +1,11 @@
 //! Three daemons on one server, jobs that keep coming, and the verdict.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::json;
 
+use super::limits;
 use super::server::Server;
 use crate::crash::arena::{Arena, Kill, Victim, now};
 use crate::crash::{ledger, note, patience};
@@ -14,6 +16,8 @@ const BATCH: usize = 8;
 const AHEAD: usize = 40;
 /// What a dead daemon held comes back only when its lease has lapsed.
 const LEASE: &str = "2s";
+/// By itself, and within seconds, on a machine that has other things to do as well.
+const SOON: Duration = Duration::from_secs(20);
 
 pub struct Scene {
     /// Before the server, so that no daemon outlives it.
@@ -44,7 +48,7 @@ impl Scene {
             batches: 0,
         };
         // The first to come makes the queue, and every daemon has something to do at once.
-        scene.arena.run(&["services", "set", "none", "--max-concurrent", "1"]).ok();
+        limits::set(&scene.arena);
         scene.keep_submitting();
         scene.daemons = addresses.iter().map(|address| scene.daemon(address)).collect();
         scene.every_daemon_works_after(0);
@@ -71,9 +75,9 @@ impl Scene {
         });
     }
 
-    /// Waits until each daemon has begun a job after an instant, and says how long that took.
+    /// Waits until each daemon has begun a job after an instant, which takes seconds, and says how long it took.
     pub fn every_daemon_works_after(&mut self, instant: i64) {
-        patience::until("every daemon works", || {
+        patience::no_longer_than("every daemon works", SOON, || {
             self.keep_submitting();
             for daemon in &mut self.daemons {
                 let left = daemon.left();
@@ -106,7 +110,8 @@ impl Scene {
     fn start_submission(&mut self) -> Victim {
         self.batches += 1;
         let line = json!({
-            "run": ledger::command(0.01),
+            "run": ledger::command(limits::WORK),
+            "services": [limits::SERVICE],
             "group": format!("group-{}", self.batches % 3),
             // How often a job may die with its daemon is not what is tried here.
             "retry": {"max_attempts": 1000, "max_crashes": 1000, "jitter": false, "base_delay": 0.01},
@@ -126,7 +131,7 @@ impl Scene {
         whole.collect()
     }
 
-    /// Everything ends by itself, nothing acknowledged is lost, nothing is done again.
+    /// Everything ends by itself, nothing acknowledged is lost, nothing is done again, and no limit was exceeded.
     pub fn judge(&mut self) {
         patience::until("the last submitter is done", || {
             self.submission.as_mut().is_none_or(|last| last.left().is_some()).then_some(())
@@ -149,6 +154,7 @@ impl Scene {
         ledger.never_runs_a_job_twice_at_once(&self.kills);
         history.leaves_finished_jobs_alone(&ledger);
         history.grants(&ledger);
+        limits::were_kept(arena, &self.server, &self.kills);
         let told = arena.read("stderr");
         assert!(!told.contains("panicked"), "{told}");
         let doctor = arena.run(&["doctor", "--json"]).json();

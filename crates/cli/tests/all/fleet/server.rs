@@ -26,13 +26,16 @@ impl Server {
         }
     }
 
-    /// A proxy in front of it, and its address there.
-    pub fn behind_proxy(&self) -> (Proxy, String) {
-        let port = match self {
+    pub fn port(&self) -> u16 {
+        match self {
             Self::Postgres(server) => server.port(),
             Self::Redis(server) => server.port(),
-        };
-        let proxy = Proxy::to(port).unwrap();
+        }
+    }
+
+    /// A proxy in front of it, and its address there.
+    pub fn behind_proxy(&self) -> (Proxy, String) {
+        let proxy = Proxy::to(self.port()).unwrap();
         let url = match self {
             Self::Postgres(server) => server.url_through(&proxy),
             Self::Redis(server) => server.url_through(&proxy),
@@ -40,17 +43,33 @@ impl Server {
         (proxy, url)
     }
 
+    /// Bytes by which a commit on the way to it is known.
+    pub fn commit_marker(&self) -> &'static [u8] {
+        match self {
+            Self::Postgres(_) => b"write_turn",
+            Self::Redis(_) => b"\"served\":",
+        }
+    }
+
     /// Kills it with -9 and starts it again on what is on disk.
     pub fn kill_and_restart(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
+    /// Kills it with -9.
+    pub fn kill(&mut self) {
         match self {
-            Self::Postgres(server) => {
-                server.kill9();
-                server.restart().unwrap();
-            }
-            Self::Redis(server) => {
-                server.kill9();
-                server.restart().unwrap();
-            }
+            Self::Postgres(server) => server.kill9(),
+            Self::Redis(server) => server.kill9(),
+        }
+    }
+
+    /// Starts it again on what is on disk.
+    pub fn restart(&mut self) {
+        match self {
+            Self::Postgres(server) => server.restart().unwrap(),
+            Self::Redis(server) => server.restart().unwrap(),
         }
     }
 

@@ -3,6 +3,8 @@
 
 mod agents;
 mod doors;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod health;
 mod outages;
 pub mod scene;
 mod several;

@@ -27,7 +27,8 @@ impl<B: Backend> Worker<B> {
     /// Whether the turn may be kept after a commit: there is more to do, or will be as soon as those who were handed many
     /// jobs come back, and others have not waited long.
     pub(super) fn may_keep(&mut self, claimed: usize) -> bool {
-        if self.turn_since.is_none_or(|since| self.left(since).is_zero()) {
+        let Some(since) = self.turn_since else { return false };
+        if self.left(since).is_zero() || self.is_too_late_to_read(since) {
             return false;
         }
         let much = self.written.max(self.machine.tables().writes.jobs.len()) >= LARGE;
@@ -40,6 +41,14 @@ impl<B: Backend> Worker<B> {
     /// How many claims had better be read ahead in a turn that is kept.
     pub(super) fn worth_reading(&self, since: Option<Instant>) -> usize {
         since.map_or(0, |since| claims_within(self.left(since)))
+    }
+
+    /// Whether the next jobs to claim would have to be read first, so late in the turn that others had better have it: the
+    /// server would have nothing to write meanwhile. Whoever has not claimed any yet may claim some.
+    fn is_too_late_to_read(&mut self, since: Instant) -> bool {
+        let others_wait = self.much && self.line != Some(0);
+        let late = others_wait && self.has_claimed && claims_within(self.left(since)) == 0;
+        late && !self.machine.tables().has_next_claim()
     }
 
     fn left(&self, since: Instant) -> Duration {
