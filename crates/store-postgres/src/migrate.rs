@@ -23,6 +23,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0005_rows_as_they_come.sql"),
     include_str!("../migrations/0006_ready_runs.sql"),
     include_str!("../migrations/0007_board_in_turns.sql"),
+    include_str!("../migrations/0008_found_by_key.sql"),
 ];
 
 /// The newest schema this version knows.

@@ -20,6 +20,7 @@ mod news;
 mod pinned;
 mod pooler;
 mod ready_runs;
+mod refilled;
 mod retained;
 mod rights;
 mod round_trips;

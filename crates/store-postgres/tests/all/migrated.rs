@@ -37,7 +37,8 @@ fn old_queue(schema: u32) -> Database {
     for migration in migrations(schema) {
         database.sql(&migration).unwrap();
     }
-    database.sql("DELETE FROM runcue.turn; DELETE FROM runcue.board").unwrap();
+    let board = if schema < 7 { "board" } else { "board_row" };
+    database.sql(&format!("DELETE FROM runcue.turn; DELETE FROM runcue.{board}")).unwrap();
     database.sql(&read(Path::new(&format!("tests/fixtures/schema-{schema}.sql")))).unwrap();
     database
 }
@@ -79,7 +80,7 @@ async fn an_old_schema_is_left_alone_by_whoever_may_not_raise_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_daemons_may_open_an_old_schema_at_once_and_one_raises_it() {
-    for old in [5, 6] {
+    for old in [5, 6, 7] {
         let database = old_queue(old);
         let (turn, versions) = history(&database);
         let open = |url: String| tokio::task::spawn_blocking(move || open_url(&url));

@@ -52,25 +52,37 @@ struct Cost {
     dead: f64,
 }
 
-fn cost(database: &Database, time: Duration) -> Cost {
-    // A session hands its figures in when it ends.
+/// Entries of indexes and rows that were read so far, once nobody is connected: a session hands its figures in when it ends.
+pub fn entries(database: &Database) -> f64 {
     let busy = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'runcue' \
                 AND datname = current_database()";
     while database.sql(busy).unwrap().trim() != "0" {
         std::thread::yield_now();
     }
+    let read = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'runcue') + \
+                (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'runcue')";
+    database.sql(read).unwrap().trim().parse().unwrap()
+}
+
+/// Removes dead rows, as the server does by itself now and then.
+pub fn vacuum(database: &Database) {
+    let tables = "SELECT string_agg('runcue.' || tablename, ', ') FROM pg_tables WHERE schemaname = 'runcue'";
+    let tables = database.sql(tables).unwrap();
+    database.sql(&format!("VACUUM {tables}")).unwrap();
+}
+
+fn cost(database: &Database, time: Duration) -> Cost {
+    let entries = entries(database);
     let read = "SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0)) \
                 FROM pg_statio_user_tables WHERE schemaname = 'runcue'";
     let size = "SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables WHERE schemaname = 'runcue'";
-    let entries = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'runcue') + \
-                   (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'runcue')";
     let jobs = (ROUNDS * PER_ROUND) as f64;
     let number = |sql: &str| database.sql(sql).unwrap().trim().parse::<f64>().unwrap() / jobs;
     let dead = "SELECT sum(n_dead_tup) FROM pg_stat_user_tables WHERE schemaname = 'runcue'";
     Cost {
         time: time.as_micros() as f64 / jobs,
         pages: number(read),
-        entries: number(entries),
+        entries: entries / jobs,
         bytes: number(size),
         dead: number(dead),
     }
@@ -115,13 +127,6 @@ impl Queue {
         self.time += begun.elapsed();
     }
 
-    /// Removes dead rows, as the server does by itself now and then.
-    fn vacuum(&self) {
-        let tables = "SELECT string_agg('runcue.' || tablename, ', ') FROM pg_tables WHERE schemaname = 'runcue'";
-        let tables = self.database.sql(tables).unwrap();
-        self.database.sql(&format!("VACUUM {tables}")).unwrap();
-    }
-
     async fn end(self) -> Cost {
         for store in self.stores {
             store.close().await.unwrap();
@@ -146,7 +151,8 @@ async fn a_transaction_that_somebody_holds_open_makes_nothing_slower() {
             free.round(round).await;
         }
         if round % 10 == 9 {
-            free.vacuum();
+            vacuum(&free.database);
+            vacuum(&pinned.database);
         }
     }
     let (free, pinned) = (free.end().await, pinned.end().await);
