@@ -28,6 +28,15 @@ pub fn is_of_another_session(error: &Error) -> bool {
         || code == Some(&SqlState::DUPLICATE_PSTATEMENT)
 }
 
+/// Whether a statement did not fit what it was asked of: another runcue may have brought the schema further meanwhile.
+pub fn is_of_another_schema(error: &Error) -> bool {
+    let Some(code) = error.code().filter(|code| **code != SqlState::INSUFFICIENT_PRIVILEGE) else {
+        return false;
+    };
+    // What is not there or is of another kind, a schema that is not there, and plans that must be made anew.
+    ["42", "3F", "0A"].iter().any(|class| code.code().starts_with(class))
+}
+
 /// Whether settings of the session were refused when it began, as poolers do.
 pub fn is_of_startup(error: &Error) -> bool {
     error.code() == Some(&SqlState::PROTOCOL_VIOLATION)

@@ -21,7 +21,8 @@ use uuid::Uuid;
 
 use crate::backend::RECORD;
 use crate::connection::Options;
-use crate::failure::{explain, is_of_another_session, unreadable};
+use crate::failure::{explain, is_of_another_schema, is_of_another_session, unreadable};
+use crate::migrate;
 use crate::rows::{self, Misread, id_of, parsed, signed, stages, unsigned};
 use crate::watcher;
 
@@ -147,7 +148,12 @@ impl Readers {
             }
             answer => answer,
         };
-        answer.map_err(|error| explain(&self.options, &error))
+        match answer {
+            Err(error) if is_of_another_schema(&error) => {
+                Err(migrate::explain_by(&self.options, &asking.client, &error).await)
+            }
+            answer => answer.map_err(|error| explain(&self.options, &error)),
+        }
     }
 
     fn read<T>(

@@ -31,10 +31,12 @@ pub const COLUMNS: &str = "job.seq, job.lane, job.created_at, job.spec, \
     coalesce(live.start_by, held.start_by), coalesce(live.flags, done.flags, 0::smallint), \
     coalesce(live.outcome, done.outcome), done.ended_at";
 
-/// The tables those columns come from, besides `job`. Runs are looked at only for a job that is in neither of the others.
-pub const STATES: &str = "LEFT JOIN runcue.live ON live.seq = job.seq LEFT JOIN runcue.done ON done.seq = job.seq \
+/// The tables those columns come from, besides `job`. Runs are looked at only for a job that is in neither of the others. Keys
+/// are compared with lists, and runs are not asked for in the order of their index: migration 8 says why.
+pub const STATES: &str = "LEFT JOIN runcue.live ON live.seq = ANY (ARRAY[job.seq]) \
+    LEFT JOIN runcue.done ON done.seq = ANY (ARRAY[job.seq]) \
     LEFT JOIN LATERAL (SELECT * FROM runcue.lease_run AS run WHERE live.seq IS NULL AND done.seq IS NULL \
-        AND run.span @> job.seq AND job.seq = ANY (run.seqs) ORDER BY run.token DESC LIMIT 1) AS held ON true";
+        AND run.span @> job.seq AND job.seq = ANY (run.seqs) ORDER BY -run.token LIMIT 1) AS held ON true";
 
 /// The same columns of a job that is known to be ready, with its row in `live` as `ready`, if it has one.
 pub const READY_COLUMNS: &str = "job.seq, job.lane, job.created_at, job.spec, 0::smallint, NULL::bigint, 0, \

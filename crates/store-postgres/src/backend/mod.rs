@@ -14,6 +14,7 @@ mod search;
 mod turns;
 
 pub(crate) use commit::RECORD;
+pub(crate) use turns::take_within;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -31,7 +32,7 @@ use tokio_postgres::{Client, Error, Row};
 use uuid::Uuid;
 
 use crate::connection::Options;
-use crate::failure::{explain, is_of_another_session, unreadable};
+use crate::failure::{explain, is_of_another_schema, is_of_another_session, unreadable};
 use crate::migrate;
 use crate::rows::{signed, unsigned};
 use beside::Beside;
@@ -150,6 +151,9 @@ impl PostgresBackend {
             Ok(Err(error)) => {
                 if error.as_db_error().is_none() || client.is_closed() {
                     self.drop_connection();
+                } else if is_of_another_schema(&error) {
+                    let judged = migrate::explain_misfit(&self.options, &error);
+                    return Err(self.runtime.block_on(judged));
                 }
                 Err(explain(&self.options, &error))
             }

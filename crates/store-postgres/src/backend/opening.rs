@@ -17,6 +17,7 @@ use tokio_postgres::types::Type;
 
 use super::flight::Flight;
 use super::{PostgresBackend, landed};
+use crate::migrate;
 use crate::rows::{Misread, parsed, priority_of, signed, unsigned};
 
 pub const GROUP: i16 = 1;
@@ -40,8 +41,10 @@ const LANE: i16 = 10;
 const USAGE: i16 = 11;
 const TURN: i16 = 12;
 
-/// All of it in one answer.
-const OPENING: &str = "SELECT kind, name, body, numbers, held, held_jobs FROM runcue.opening($1)";
+/// All of it in one answer, and the version of the schema: it may have become newer since the connection was opened, which
+/// is always a turn as well ([`crate::migrate`]).
+const OPENING: &str = "SELECT kind, name, body, numbers, held, held_jobs, \
+    (SELECT max(version) FROM runcue.schema_version) FROM runcue.opening($1)";
 
 const WHOLE_USAGE: &str = "SELECT at, body FROM runcue.usage_run WHERE at > $1 ORDER BY at";
 
@@ -79,6 +82,9 @@ impl PostgresBackend {
         landed.skip();
         let rows = landed.next();
         let head = rows.first().ok_or_else(|| self.unreadable("no turn".to_owned()))?;
+        let schema: Option<i32> = head.get(6);
+        let schema = schema.and_then(|version| u32::try_from(version).ok()).unwrap_or(0);
+        migrate::check_known(&self.options, schema, migrate::SCHEMA)?;
         let head = Head::of(head).map_err(|why| self.unreadable(why))?;
         let answers = asked.read(&mut landed).map_err(|why| self.unreadable(why))?;
         let counted = now.unwrap_or(head.now);

@@ -1,4 +1,6 @@
 //! Rows by key, many at a time.
+//!
+//! Keys are compared with lists (`= ANY`), where need be with lists of one: migration 8 says why.
 
 use runcue_core::{LaneId, Seq};
 use runcue_store::Result;
@@ -10,23 +12,23 @@ use super::flight::{Flight, Landed, Text, Value};
 use super::{PostgresBackend, landed};
 use crate::rows::{self, Misread, id_of, parsed, rank_of, signed, unsigned};
 
-const BY_ID: &str = "SELECT {job} FROM unnest($1::uuid[]) AS wanted (id) JOIN runcue.job ON job.id = wanted.id {states}";
+const BY_ID: &str = "SELECT {job} FROM runcue.job {states} WHERE job.id = ANY ($1::uuid[])";
 
-const BY_SEQ: &str = "SELECT {job} FROM unnest($1::bigint[]) AS wanted (seq) JOIN runcue.job ON job.seq = wanted.seq {states}";
+const BY_SEQ: &str = "SELECT {job} FROM runcue.job {states} WHERE job.seq = ANY ($1::bigint[])";
 
 /// Nothing is looked for where jobs that are not ready are. Most have no row of their own.
-const READY_BY_SEQ: &str = "SELECT {ready} FROM unnest($1::bigint[]) AS wanted (seq) \
-    JOIN runcue.job ON job.seq = wanted.seq LEFT JOIN runcue.live AS ready ON ready.seq = job.seq \
-    WHERE coalesce(ready.stage, 0) = 0";
+const READY_BY_SEQ: &str = "SELECT {ready} FROM runcue.job \
+    LEFT JOIN runcue.live AS ready ON ready.seq = ANY (ARRAY[job.seq]) \
+    WHERE job.seq = ANY ($1::bigint[]) AND coalesce(ready.stage, 0) = 0";
 
-const BY_KEY: &str = "SELECT {job}, idempotency.key FROM unnest($1::bytea[]) AS wanted (key) \
-    JOIN runcue.idempotency ON idempotency.key = wanted.key JOIN runcue.job ON job.seq = idempotency.seq {states}";
+const BY_KEY: &str = "SELECT {job}, idempotency.key FROM runcue.idempotency \
+    JOIN runcue.job ON job.seq = ANY (ARRAY[idempotency.seq]) {states} WHERE idempotency.key = ANY ($1::bytea[])";
 
-const DEPENDENTS: &str = "SELECT {job}, tie.prerequisite FROM unnest($1::bigint[]) AS wanted (seq) \
-    JOIN runcue.tie ON tie.prerequisite = wanted.seq JOIN runcue.job ON job.seq = tie.dependent {states}";
+const DEPENDENTS: &str = "SELECT {job}, tie.prerequisite FROM runcue.tie \
+    JOIN runcue.job ON job.seq = ANY (ARRAY[tie.dependent]) {states} WHERE tie.prerequisite = ANY ($1::bigint[])";
 
-const PREREQUISITES: &str = "SELECT {job}, tie.dependent FROM unnest($1::bigint[]) AS wanted (seq) \
-    JOIN runcue.tie ON tie.dependent = wanted.seq JOIN runcue.job ON job.seq = tie.prerequisite {states}";
+const PREREQUISITES: &str = "SELECT {job}, tie.dependent FROM runcue.tie \
+    JOIN runcue.job ON job.seq = ANY (ARRAY[tie.prerequisite]) {states} WHERE tie.dependent = ANY ($1::bigint[])";
 
 /// Ready jobs of a lane from a place on, in order: those with rows of their own and those in runs. The search begins at the
 /// place: before it there may be many rows that are dead but cannot be removed yet. Of the first run some may stand before it.
@@ -49,19 +51,20 @@ const READY: &str = concat!(
     "SELECT {ready}, wanted.n FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY \
         AS wanted (lane, rank, seq, most, n) CROSS JOIN LATERAL ",
     ready!("wanted.lane", "wanted.rank", "wanted.seq", "wanted.most"),
-    " AS ready JOIN runcue.job ON job.seq = ready.seq ORDER BY wanted.n, ready.rank, ready.seq"
+    " AS ready JOIN runcue.job ON job.seq = ANY (ARRAY[ready.seq]) ORDER BY wanted.n, ready.rank, ready.seq"
 );
 
 /// The same for one lane, as most questions are: nothing is remembered for other lanes.
 pub(super) const READY_OF_ONE: &str = concat!(
     "SELECT {ready}, 1::bigint FROM ",
     ready!("$1", "$2", "$3", "$4"),
-    " AS ready JOIN runcue.job ON job.seq = ready.seq ORDER BY ready.rank, ready.seq"
+    " AS ready JOIN runcue.job ON job.seq = ANY (ARRAY[ready.seq]) ORDER BY ready.rank, ready.seq"
 );
 
 const LANES: &str = "SELECT lane.key, lane.lane FROM unnest($1::text[]) AS wanted (key) JOIN runcue.lane ON lane.key = wanted.key";
 
-const LANE_KEYS: &str = "SELECT lane.lane, lane.key FROM unnest($1::bigint[]) AS wanted (lane) JOIN runcue.lane ON lane.lane = wanted.lane";
+const LANE_KEYS: &str =
+    "SELECT lane.lane, lane.key FROM runcue.lane WHERE lane.lane = ANY ($1::bigint[])";
 
 /// The columns of a job; what follows them is the statement's own.
 pub(super) const AFTER_JOB: usize = 18;
@@ -90,6 +93,9 @@ pub(super) struct ReadyColumns {
     limits: Vec<i64>,
 }
 
+/// Jobs that are asked for at the most.
+const MOST: i64 = i32::MAX as i64;
+
 impl ReadyColumns {
     pub(super) fn add(&mut self, question: &ReadyQuestion) {
         let from = question.from.map(|from| (rank_of(from.priority), signed(from.seq.0)));
@@ -99,7 +105,8 @@ impl ReadyColumns {
         self.lanes.push(signed(question.lane.0));
         self.ranks.push(rank);
         self.seqs.push(seq);
-        self.limits.push(i64::try_from(question.limit).unwrap_or(i64::MAX));
+        // The statement adds a run to it.
+        self.limits.push(i64::try_from(question.limit).unwrap_or(i64::MAX).min(MOST));
     }
 
     /// For [`READY_OF_ONE`] if there is one question, else for [`READY`].

@@ -29,6 +29,11 @@ pub(super) const HURRY: &str =
 const END_TURN: &str = "SELECT runcue.end_turn()";
 const LEAVE_GATE: &str = "SELECT pg_advisory_unlock(hashtextextended('runcue.gate', 0))";
 
+/// Takes the turn until the end of a transaction that is under way, as whoever has little to do.
+pub fn take_within() -> String {
+    format!("{GIVE_HINT}; {TAKE_TURN}")
+}
+
 /// What the writer's connection holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {

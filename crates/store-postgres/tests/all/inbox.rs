@@ -1,5 +1,6 @@
 //! Jobs from an application's own transaction, in SQL and in Rust.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use runcue_core::{JobId, JobSpec, TaskName, Timestamp};
@@ -130,4 +131,76 @@ async fn thousands_that_wait_for_room_hide_nothing_behind_them() {
         "one that there was room for, and the one behind all that there was none for"
     );
     assert_eq!(queued(&store).await, 2);
+}
+
+#[tokio::test]
+async fn rust_leaves_nothing_behind_in_a_transaction_that_is_rolled_back() {
+    let database = runcue_test_servers::postgres().unwrap();
+    let store = open_url(&database.url()).unwrap();
+    let options = Options::parse(&database.url()).unwrap();
+    let mut client = client(&database.url()).await;
+    client.batch_execute("CREATE TABLE orders (n integer)").await.unwrap();
+    let job = |n| JobSpec::new(JobId::from_u128(n), TaskName::new("work").unwrap());
+    let undone = client.transaction().await.unwrap();
+    undone.batch_execute("INSERT INTO orders VALUES (1)").await.unwrap();
+    enqueue_in(&options, &undone, &[job(1), job(2)]).await.unwrap();
+    let seen = undone.query_one("SELECT count(*) FROM runcue.inbox", &[]).await.unwrap();
+    assert_eq!(seen.get::<_, i64>(0), 2);
+    assert_eq!(store.admit(Timestamp::ZERO).await.unwrap(), 0, "nobody else sees them");
+    undone.rollback().await.unwrap();
+    assert_eq!(store.admit(Timestamp::ZERO).await.unwrap(), 0);
+    let left = "SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM runcue.inbox), \
+                (SELECT count(*) FROM runcue.refused), (SELECT count(*) FROM runcue.job)";
+    assert_eq!(database.sql(left).unwrap(), "0|0|0|0");
+    assert_eq!(queued(&store).await, 0);
+    // A transaction that ends with its connection is rolled back, too.
+    let lost = client.transaction().await.unwrap();
+    enqueue_in(&options, &lost, &[job(3)]).await.unwrap();
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE datname = current_database() AND query LIKE '%pg_notify%' AND state LIKE 'idle in%'";
+    assert_eq!(database.sql(end).unwrap(), "1");
+    assert!(lost.commit().await.is_err());
+    assert_eq!(store.admit(Timestamp::ZERO).await.unwrap(), 0);
+    assert_eq!(database.sql(left).unwrap(), "0|0|0|0");
+}
+
+/// What each of several handles says that it dealt with is, all together, what there was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handles_that_admit_at_once_share_the_rows_between_them() {
+    const EACH: u64 = 200;
+    const TIMES: u64 = 6;
+    let database = Arc::new(runcue_test_servers::postgres().unwrap());
+    let open = || Arc::new(open_url(&database.url()).unwrap());
+    let stores = [open(), open(), open()];
+    let all = EACH * TIMES;
+    let dealt = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let admits = |store: &Arc<PostgresStore>| {
+        let (store, dealt) = (Arc::clone(store), Arc::clone(&dealt));
+        tokio::spawn(async move {
+            use std::sync::atomic::Ordering;
+            let (begun, mut own) = (Instant::now(), 0);
+            while dealt.load(Ordering::Acquire) < all {
+                let admitted = store.admit(Timestamp::ZERO).await.unwrap();
+                own += admitted;
+                dealt.fetch_add(admitted, Ordering::AcqRel);
+                assert!(begun.elapsed() < Duration::from_secs(60), "{own} were admitted");
+            }
+            own
+        })
+    };
+    let tasks: Vec<_> = stores.iter().map(admits).collect();
+    for _ in 0..TIMES {
+        let sql = format!("SELECT count(runcue.enqueue('work')) FROM generate_series(1, {EACH})");
+        tokio::task::block_in_place(|| database.sql(&sql).unwrap());
+    }
+    let mut own = Vec::new();
+    for task in tasks {
+        own.push(task.await.unwrap());
+    }
+    assert_eq!(own.iter().sum::<u64>(), all, "{own:?}");
+    assert_eq!(queued(&stores[0]).await, all);
+    assert_eq!(stores[0].check(Timestamp::ZERO).await.unwrap(), Vec::<String>::new());
+    let rows =
+        "SELECT count(*), count(DISTINCT id), (SELECT count(*) FROM runcue.inbox) FROM runcue.job";
+    assert_eq!(database.sql(rows).unwrap(), format!("{all}|{all}|0"));
 }

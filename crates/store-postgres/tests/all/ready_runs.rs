@@ -77,6 +77,15 @@ async fn they_are_found_like_any_other() {
 }
 
 #[tokio::test]
+async fn whoever_asks_for_all_there_are_gets_them() {
+    let queue = Queue::with(200).await;
+    // By somebody who has to ask for them.
+    let all = ClaimRequest::new(WORKER, usize::MAX);
+    assert_eq!(open(&queue.database).claim(NOW, all).await.unwrap().jobs.len(), 200);
+    assert_eq!(runs(&queue).await, Vec::<u32>::new());
+}
+
+#[tokio::test]
 async fn each_goes_on_its_own() {
     let queue = Queue::with(200).await;
     let other = open(&queue.database);

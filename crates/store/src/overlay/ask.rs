@@ -388,13 +388,13 @@ impl<B: Backend> Overlay<B> {
         let known = self.ready.entry(lane).or_default();
         let ahead = known.ahead.max(limit);
         if max.is_none() {
-            known.ahead = (ahead * 2).min(ReadyLane::MOST / 2).min(share.max(limit));
+            known.ahead = ahead.saturating_mul(2).min(ReadyLane::MOST / 2).min(share.max(limit));
         }
         let at_hand = known.windows.get(&max).map_or(0, Window::len);
         let limit = match behind {
             // What the turn has taken stood before that.
             Some(_) => ahead.saturating_sub(at_hand).max(1),
-            None => ahead + gone,
+            None => ahead.saturating_add(gone),
         };
         let known_rows = if behind.is_some() { at_hand } else { 0 };
         ReadyQuestion {
