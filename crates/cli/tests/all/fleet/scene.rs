@@ -17,7 +17,7 @@ const AHEAD: usize = 40;
 /// What a dead daemon held comes back only when its lease has lapsed.
 const LEASE: &str = "2s";
 /// By itself, and within seconds, on a machine that has other things to do as well.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(30);
 
 pub struct Scene {
     /// Before the server, so that no daemon outlives it.
@@ -175,6 +175,15 @@ impl Drop for Scene {
     fn drop(&mut self) {
         if std::thread::panicking() {
             note(&self.arena.read("stderr"));
+            let ledger = self.arena.ledger();
+            for daemon in &self.daemons {
+                let starts = ledger.executions.values().filter(|run| run.worker == daemon.number());
+                let last = starts.map(|run| run.start).max();
+                note(&format!("daemon {} began its last job at {last:?}", daemon.number()));
+            }
+            for words in [["status", "--json"], ["services", "--json"]] {
+                note(&self.arena.run(&words).stdout);
+            }
         }
     }
 }
