@@ -382,7 +382,7 @@ async fn doctor_knows_the_server_its_clock_and_leases_of_strangers() {
         if ["postgres", "redis"].contains(kind) {
             assert_eq!(check("clock")["verdict"], "ok", "{kind}: {told}");
             let server = check("server")["detail"].as_str().unwrap().to_owned();
-            let version = if *kind == "postgres" { 7 } else { 3 };
+            let version = if *kind == "postgres" { 8 } else { 3 };
             assert!(server.contains(&format!("schema version {version}")), "{kind}: {server}");
         }
     }
