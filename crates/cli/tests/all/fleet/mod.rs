@@ -3,7 +3,7 @@
 //! that the jobs write, and what the store says happened.
 //!
 //! Servers are private and durable: PostgreSQL syncs every commit, Redis its append-only file at every change.
-//! `RUNCUE_LONG=1` kills more often and waits longer.
+//! `RUNCUE_LONG=1` kills more often.
 
 mod daemons;
 mod limits;

@@ -17,7 +17,7 @@ const AHEAD: usize = 40;
 /// What a dead daemon held comes back only when its lease has lapsed.
 const LEASE: &str = "2s";
 /// By itself, and within seconds, on a machine that has other things to do as well.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(20);
 
 pub struct Scene {
     /// Before the server, so that no daemon outlives it.
